@@ -1,0 +1,174 @@
+// Package observe serves what an operator looks at: metrics, health and, when
+// asked for, profiles. It has its own mux, and the registry is passed in, so
+// nothing an imported package registers globally is exposed by accident.
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/klog/v2"
+)
+
+const (
+	defaultMetricsPath = "/metrics"
+	pprofPath          = "/debug/pprof/"
+
+	// A probe that has no deadline of its own must not pile up handlers.
+	checkTimeout      = 10 * time.Second
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	shutdownTimeout   = 5 * time.Second
+)
+
+// ErrConfig is wrapped by every error about a Config.
+var ErrConfig = errors.New("invalid observe configuration")
+
+// Check reports why the process is unhealthy, or nil.
+type Check = func(context.Context) error
+
+// Config says what is served and where.
+type Config struct {
+	// Addr is the TCP address to listen on, as net.Listen takes it.
+	Addr string
+	// MetricsPath is where Gatherer is served; "/metrics" when empty.
+	MetricsPath string
+	// Gatherer supplies the metrics. Required.
+	Gatherer prometheus.Gatherer
+	// Checks maps a URL path such as "/healthz" to what it asks.
+	Checks map[string]Check
+	// Pprof serves net/http/pprof under /debug/pprof/.
+	Pprof bool
+}
+
+// Server is a bound listener with its handlers.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+}
+
+// Listen validates cfg and binds its address, so that a bad address or a port
+// in use is an error at start and not a line in the log.
+func Listen(cfg Config) (*Server, error) {
+	if cfg.MetricsPath == "" {
+		cfg.MetricsPath = defaultMetricsPath
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", cfg.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for http on %q: %w", cfg.Addr, err)
+	}
+	return &Server{
+		listener: listener,
+		http: &http.Server{
+			Handler:           cfg.handler(),
+			ReadHeaderTimeout: readHeaderTimeout,
+			IdleTimeout:       idleTimeout,
+		},
+	}, nil
+}
+
+// Addr is the address bound, with the port chosen when port 0 was asked for.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Run serves until ctx ends, then lets requests under way finish for a short
+// time. It returns nil after a clean stop and closes the listener in any case.
+func (s *Server) Run(ctx context.Context) error {
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(s.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve http on %s: %w", s.Addr(), err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	err := s.http.Shutdown(grace)
+	if err != nil {
+		// A long profile or a stuck scrape must not hold the process up.
+		err = errors.Join(err, s.http.Close())
+	}
+	<-served
+	if err != nil {
+		return fmt.Errorf("stop http on %s: %w", s.Addr(), err)
+	}
+	return nil
+}
+
+func (c Config) validate() error {
+	if c.Addr == "" {
+		return fmt.Errorf("%w: no address", ErrConfig)
+	}
+	if c.Gatherer == nil {
+		return fmt.Errorf("%w: no metrics gatherer", ErrConfig)
+	}
+	if err := checkPath(c.MetricsPath); err != nil {
+		return err
+	}
+	for path, check := range c.Checks {
+		if err := checkPath(path); err != nil {
+			return err
+		}
+		if path == c.MetricsPath {
+			return fmt.Errorf("%w: %s is both a check and the metrics path", ErrConfig, path)
+		}
+		if check == nil {
+			return fmt.Errorf("%w: check %s is nil", ErrConfig, path)
+		}
+	}
+	return nil
+}
+
+// checkPath also refuses what http.ServeMux would panic on or read as a pattern.
+func checkPath(path string) error {
+	switch {
+	case !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " \t{}"):
+		return fmt.Errorf("%w: %q is not a URL path", ErrConfig, path)
+	case strings.HasPrefix(path, pprofPath):
+		return fmt.Errorf("%w: %s is kept for profiles", ErrConfig, path)
+	}
+	return nil
+}
+
+func (c Config) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(c.MetricsPath, promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
+		// One broken collector must not hide all the other metrics.
+		ErrorHandling: promhttp.ContinueOnError,
+	}))
+	for path, check := range c.Checks {
+		mux.Handle(path, checkHandler(path, check))
+	}
+	if c.Pprof {
+		mux.HandleFunc(pprofPath, pprof.Index)
+		mux.HandleFunc(pprofPath+"cmdline", pprof.Cmdline)
+		mux.HandleFunc(pprofPath+"profile", pprof.Profile)
+		mux.HandleFunc(pprofPath+"symbol", pprof.Symbol)
+		mux.HandleFunc(pprofPath+"trace", pprof.Trace)
+	}
+	return mux
+}
+
+func checkHandler(path string, check Check) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+		defer cancel()
+		if err := check(ctx); err != nil {
+			klog.FromContext(r.Context()).Error(err, "Health check failed", "path", path)
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n"))
+	})
+}
