@@ -1,0 +1,38 @@
+# Two images from one build: --target nfsplugin and --target csi-provisioner.
+# `make images` packs the same two targets without a container engine; it reads
+# this file, so what is said below holds there too.
+
+FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8-trixie AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY Makefile ./
+COPY cmd cmd
+COPY pkg pkg
+ARG TARGETOS
+ARG TARGETARCH
+ARG VERSION=dev
+RUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build BIN=/out VERSION=$VERSION
+
+# Root, because mount(2) needs CAP_SYS_ADMIN and volumes belong to anyone.
+FROM scratch AS nfsplugin
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="nfsplugin" \
+      org.opencontainers.image.description="CSI driver for NFS" \
+      org.opencontainers.image.source="https://github.com/nfs-csi/nfs-csi" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}"
+COPY --from=build /out/nfsplugin /nfsplugin
+USER 0:0
+ENTRYPOINT ["/nfsplugin"]
+
+FROM scratch AS csi-provisioner
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="csi-provisioner" \
+      org.opencontainers.image.description="Provisioner sidecar for CSI drivers" \
+      org.opencontainers.image.source="https://github.com/nfs-csi/nfs-csi" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}"
+COPY --from=build /out/csi-provisioner /csi-provisioner
+USER 65532:65532
+ENTRYPOINT ["/csi-provisioner"]
