@@ -1,0 +1,210 @@
+package manifests_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/nfs-csi/nfs-csi/test/manifests"
+)
+
+const (
+	base    = "../../deploy/kubernetes"
+	example = "../../deploy/kubernetes/example"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestGolden(t *testing.T) {
+	for golden, dir := range map[string]string{"base.yaml": base, "example.yaml": example} {
+		t.Run(golden, func(t *testing.T) {
+			got, err := manifests.Render(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", golden)
+			if *update {
+				if err := os.WriteFile(file, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("rendered manifests differ; `make generate` writes them (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// decode finds an object and decodes it strictly: a misspelt field is an error.
+func decode[T any](t *testing.T, kind, name string) T {
+	t.Helper()
+	objects, err := manifests.Objects(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var typed T
+	for _, object := range objects {
+		if object.GetKind() != kind || object.GetName() != name {
+			continue
+		}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &typed, true)
+		if err != nil {
+			t.Fatalf("%s %s: %v", kind, name, err)
+		}
+		return typed
+	}
+	t.Fatalf("no %s is named %s", kind, name)
+	return typed
+}
+
+func container(t *testing.T, pod corev1.PodSpec, name string) corev1.Container {
+	t.Helper()
+	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no container is named %s", name)
+	}
+	return pod.Containers[i]
+}
+
+func TestControllerNeedsNothingOfTheHost(t *testing.T) {
+	pod := decode[appsv1.Deployment](t, "Deployment", "nfs-csi-controller").Spec.Template.Spec
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+		t.Error("the controller shares a namespace with the host")
+	}
+	for _, v := range pod.Volumes {
+		if v.EmptyDir == nil {
+			t.Errorf("volume %s is not an emptyDir", v.Name)
+		}
+	}
+	ports := map[int32]string{}
+	for _, c := range pod.Containers {
+		if c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged {
+			t.Errorf("container %s is privileged", c.Name)
+		}
+		if !slices.Contains(c.SecurityContext.Capabilities.Drop, "ALL") {
+			t.Errorf("container %s keeps the default capabilities", c.Name)
+		}
+		for _, m := range c.VolumeMounts {
+			if m.MountPropagation != nil {
+				t.Errorf("container %s: mounts of %s would reach the host", c.Name, m.MountPath)
+			}
+		}
+		for _, p := range c.Ports {
+			if p.HostPort != 0 {
+				t.Errorf("container %s takes host port %d", c.Name, p.HostPort)
+			}
+			if other, taken := ports[p.ContainerPort]; taken {
+				t.Errorf("containers %s and %s both listen on %d", other, c.Name, p.ContainerPort)
+			}
+			ports[p.ContainerPort] = c.Name
+		}
+	}
+	provisioner := container(t, pod, "csi-provisioner").SecurityContext
+	if provisioner.RunAsNonRoot == nil || !*provisioner.RunAsNonRoot || len(provisioner.Capabilities.Add) > 0 {
+		t.Error("csi-provisioner runs with more rights than it needs")
+	}
+}
+
+// TestControllerSharesItsSocket checks that both containers see the socket at the path
+// that each is told.
+func TestControllerSharesItsSocket(t *testing.T) {
+	pod := decode[appsv1.Deployment](t, "Deployment", "nfs-csi-controller").Spec.Template.Spec
+	for name, arg := range map[string]string{
+		"nfsplugin":       "--endpoint=unix:///run/csi/socket",
+		"csi-provisioner": "--csi-address=/run/csi/socket",
+	} {
+		c := container(t, pod, name)
+		if !slices.Contains(c.Args, arg) {
+			t.Errorf("%s: args %q lack %s", name, c.Args, arg)
+		}
+		mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == "socket" && m.MountPath == "/run/csi"
+		})
+		if !mounted {
+			t.Errorf("%s does not mount the socket's directory", name)
+		}
+	}
+}
+
+func TestNodeMountsReachTheHost(t *testing.T) {
+	pod := decode[appsv1.DaemonSet](t, "DaemonSet", "nfs-csi-node").Spec.Template.Spec
+	if !pod.HostNetwork {
+		t.Error("mounts made in a pod's network die with the pod")
+	}
+	plugin := container(t, pod, "nfsplugin")
+	propagated := map[string]bool{}
+	for _, m := range plugin.VolumeMounts {
+		if m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationBidirectional {
+			propagated[m.MountPath] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"/var/lib/kubelet/pods": true}, propagated); diff != "" {
+		t.Errorf("mounts that reach the host differ (-want +got):\n%s", diff)
+	}
+	// kubelet is told a path on the host for the socket that the plugin makes
+	// at a path in its container.
+	const registered = "--kubelet-registration-path="
+	i := slices.IndexFunc(plugin.Args, func(a string) bool { return strings.HasPrefix(a, registered) })
+	if i < 0 {
+		t.Fatal("the node plugin does not register with kubelet")
+	}
+	onHost := strings.TrimPrefix(plugin.Args[i], registered)
+	for _, v := range pod.Volumes {
+		if v.Name == "plugin" && v.HostPath.Path != filepath.Dir(onHost) {
+			t.Errorf("kubelet looks in %s, the socket is in %s", filepath.Dir(onHost), v.HostPath.Path)
+		}
+	}
+	if !slices.Contains(plugin.Args, "--endpoint=unix:///run/csi/"+filepath.Base(onHost)) {
+		t.Errorf("args %q: the socket is not named %s", plugin.Args, filepath.Base(onHost))
+	}
+}
+
+// TestAccess keeps the rules from growing unseen: no wildcards, and secrets are
+// not readable unless an administrator binds the role that is for it.
+func TestAccess(t *testing.T) {
+	objects, err := manifests.Objects(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secretsRole = "nfs-csi-provisioner-secrets"
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ClusterRole":
+			role := decode[rbacv1.ClusterRole](t, "ClusterRole", object.GetName())
+			checkRules(t, role.Name, role.Rules, role.Name == secretsRole)
+		case "Role":
+			role := decode[rbacv1.Role](t, "Role", object.GetName())
+			checkRules(t, role.Name, role.Rules, false)
+		case "ClusterRoleBinding", "RoleBinding":
+			binding := decode[rbacv1.ClusterRoleBinding](t, object.GetKind(), object.GetName())
+			if binding.RoleRef.Name == secretsRole {
+				t.Errorf("%s gives every secret away", binding.Name)
+			}
+		}
+	}
+}
+
+func checkRules(t *testing.T, role string, rules []rbacv1.PolicyRule, secrets bool) {
+	t.Helper()
+	for _, rule := range rules {
+		if slices.Contains(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), "*") {
+			t.Errorf("%s has a wildcard: %v", role, rule)
+		}
+		if slices.Contains(rule.Resources, "secrets") && !secrets {
+			t.Errorf("%s reads secrets", role)
+		}
+	}
+}
