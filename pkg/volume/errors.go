@@ -1,0 +1,36 @@
+package volume
+
+import "errors"
+
+// What callers decide on. Every package of the driver's side wraps one of
+// these, so that one place can map them to what a caller of the API sees.
+var (
+	// ErrInvalid: a name, path, parameter or option is wrong in itself; the same
+	// request can never succeed.
+	ErrInvalid = errors.New("invalid")
+	// ErrForeignID: the text has the form of no volume ID this driver or those it
+	// replaces ever wrote, so no volume of ours can go by it.
+	ErrForeignID = errors.New("not a volume ID of this driver")
+	// ErrNotFound: the volume does not exist on its export.
+	ErrNotFound = errors.New("volume not found")
+	// ErrIncompatible: the volume exists with another size or other parameters.
+	ErrIncompatible = errors.New("volume exists but differs")
+	// ErrOwned: the directory belongs to another live volume, or holds or lies in
+	// one that does.
+	ErrOwned = errors.New("directory belongs to another volume")
+	// ErrUnsupported: known, but not something this driver does.
+	ErrUnsupported = errors.New("not supported")
+
+	// ErrUnreachable: the server's address does not resolve or does not answer.
+	ErrUnreachable = errors.New("NFS server not reachable")
+	// ErrShareNotFound: the server answers but does not export this path, or the
+	// path is gone.
+	ErrShareNotFound = errors.New("NFS share not found")
+	// ErrAccessDenied: the server refuses this client or this identity.
+	ErrAccessDenied = errors.New("NFS access denied")
+	// ErrStale: the mount is there but what it shows is gone from the server.
+	ErrStale = errors.New("NFS mount is stale")
+	// ErrMountOptions: the kernel or the server does not take the mount options
+	// or none of the protocol versions asked for.
+	ErrMountOptions = errors.New("NFS mount options not accepted")
+)

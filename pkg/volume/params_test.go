@@ -1,0 +1,69 @@
+package volume
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestParseParams(t *testing.T) {
+	p, err := ParseParams(map[string]string{
+		"Server": "nfs.example", "SHARE": "export/a/",
+		KeyPVCName: "claim", KeyPVCNamespace: "ns", "csi.storage.k8s.io/PV/name": "pvc-1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Export{"nfs.example", "/export/a"}); p.Export != want {
+		t.Errorf("export %v, want %v", p.Export, want)
+	}
+	if want := map[string]string{KeyPVCName: "claim", KeyPVCNamespace: "ns", KeyPVName: "pvc-1"}; !maps.Equal(p.Metadata, want) {
+		t.Errorf("metadata %v, want %v", p.Metadata, want)
+	}
+	if want := map[string]string{"server": "nfs.example", "share": "/export/a"}; !maps.Equal(p.Shape(), want) {
+		t.Errorf("shape %v, want %v", p.Shape(), want)
+	}
+}
+
+func TestParseParamsRefuses(t *testing.T) {
+	tests := []struct {
+		in   map[string]string
+		says string
+	}{
+		{nil, "server is empty"},
+		{map[string]string{"server": "s"}, "share is empty"},
+		{map[string]string{"server": "s", "share": "/e", "sharee": "/f"}, `"sharee", known are server, share`},
+		{map[string]string{"server": "s", "share": "/e", "Share": "/f"}, "more than once"},
+		{map[string]string{"server": "s", "share": "/e/../f"}, ".."},
+		{map[string]string{"server": "s,t", "share": "/e"}, "neither a host name"},
+	}
+	for _, tt := range tests {
+		_, err := ParseParams(tt.in)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("ParseParams(%v) = %v, want ErrInvalid saying %q", tt.in, err, tt.says)
+		}
+	}
+}
+
+func TestParseAttributes(t *testing.T) {
+	a, err := ParseAttributes(map[string]string{
+		"server": "s", "share": "/", "subdir": "/a/b/", "MountOptions": "hard,nconnect=4",
+		"storage.kubernetes.io/csiProvisionerIdentity": "x", "mountPermissions": "0",
+	})
+	if want := (Attributes{Export{"s", "/"}, "a/b", "hard,nconnect=4"}); err != nil || a != want {
+		t.Errorf("got %+v, %v, want %+v", a, err, want)
+	}
+	if a, err := ParseAttributes(map[string]string{"server": "s", "share": "/e"}); err != nil || a.SubDir != "" {
+		t.Errorf("a whole export: %+v, %v", a, err)
+	}
+	back, err := ParseAttributes(Attributes{Export: Export{"fd00::1", "/e"}, SubDir: "v"}.Context())
+	if want := (Attributes{Export: Export{"fd00::1", "/e"}, SubDir: "v"}); err != nil || back != want {
+		t.Errorf("its own context: %+v, %v, want %+v", back, err, want)
+	}
+	for _, sub := range []string{"..", "../v", "a/../../b", `a\b`, "a//b", ".nfs-csi/trash", "${pvc.metadata.name}\n"} {
+		if _, err := ParseAttributes(map[string]string{"server": "s", "share": "/e", "subDir": sub}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("subDir %q: %v, want ErrInvalid", sub, err)
+		}
+	}
+}
