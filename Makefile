@@ -1,0 +1,124 @@
+# `make help` lists what there is to do.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN ?= bin
+# The version that deploy/kubernetes installs is the version that is built.
+VERSION ?= $(shell sed -n 's/^ *newTag: *//p' deploy/kubernetes/kustomization.yaml | head -n 1)
+REGISTRY ?= ghcr.io/nfs-csi
+PROGRAMS := nfsplugin csi-provisioner
+
+# The modules that are tested and linted; hack/tools and test/lab/kube only pin
+# and wrap other people's programs.
+MODULES := . hack test
+# Unit tests of the test module: what runs without a lab.
+TEST_UNIT := ./lab/... ./manifests/...
+# Packages with tests that need a real NFS server; elsewhere they skip.
+TEST_NFS ?= $(patsubst ./%,%,$(shell grep -rl --include='*_test.go' LAB_EXPORT pkg 2>/dev/null | xargs -r -n 1 dirname | sort -u))
+
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+# Empty, or -v: what `make test` counts tests by.
+TESTFLAGS ?=
+
+IMAGES := $(BIN)/images
+TESTS := $(BIN)/test
+LAB := $(BIN)/lab
+LAB_ENV := $(BIN)/.lab-deps
+
+##@ Build
+
+.PHONY: build
+build: ## Build both programs, static, into bin/
+	$(GO_BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
+
+.PHONY: images
+images: build $(BIN)/pack-images ## Pack both images as OCI tar files into bin/images, without a container engine
+	for target in $(PROGRAMS); do \
+		$(BIN)/pack-images dockerfile --dockerfile Dockerfile --target $$target --context $(BIN) \
+			--build-arg VERSION=$(VERSION) --name $(REGISTRY)/$$target:$(VERSION) --out $(IMAGES)/$$target.tar; \
+	done
+
+.PHONY: lab-images
+lab-images: images lab-deps ## Pack also the images that pods in the lab run: busybox and pause
+	$(BIN)/pack-images pack --name docker.io/library/busybox:1.36 --out $(IMAGES)/busybox.tar \
+		--file /bin/busybox:/bin/busybox --cmd sh --env PATH=/bin --dir /tmp \
+		$$(/bin/busybox --list | sed -n '/^busybox$$/d; s|^\(.*\)$$|--link busybox:/bin/\1|p')
+	$(BIN)/pack-images pack --name localhost/lab/pause:1 --out $(IMAGES)/pause.tar \
+		--file /bin/busybox:/busybox --entrypoint /busybox --entrypoint sleep --entrypoint infinity --user 65535:65535
+
+.PHONY: $(BIN)/pack-images
+$(BIN)/pack-images:
+	cd hack && $(GO_BUILD) -o $(abspath $@) ./images
+
+.PHONY: generate
+generate: ## Write the generated and golden files anew
+	cd test && go test ./manifests -update
+
+.PHONY: clean
+clean: ## Remove what was built in the tree; the lab's cache stays
+	rm -rf $(BIN) _output
+
+##@ Lab
+
+.PHONY: lab
+lab: ## Build the lab's command, bin/lab
+	cd test && $(GO_BUILD) -o $(abspath $(LAB)) ./lab
+
+.PHONY: lab-deps
+lab-deps: $(LAB_ENV) ## Install the Debian packages that the lab needs
+
+$(LAB_ENV): | lab
+	$(LAB) deps
+	touch $@
+
+.PHONY: lab-build
+lab-build: lab lab-deps ## Build and cache the lab's Kubernetes (some minutes, once)
+	$(LAB) build
+
+##@ Test
+
+.PHONY: test
+test: ## Run every test, cheap ones first, and sum them up
+	hack/test-all unit nfs sanity e2e
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need neither root nor the lab
+	go test $(TESTFLAGS) ./...
+	cd hack && go test $(TESTFLAGS) ./...
+	cd test && go test $(TESTFLAGS) $(TEST_UNIT)
+
+.PHONY: test-nfs
+test-nfs: lab lab-deps ## Run the tests that need a kernel NFS server, in the lab
+	rm -rf $(TESTS)/nfs
+	for pkg in $(TEST_NFS); do go test -c -o $(TESTS)/nfs/$$pkg/ ./$$pkg; done
+	$(LAB) nfs -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/nfs
+
+.PHONY: test-sanity
+test-sanity: build lab lab-deps ## Run csi-sanity against nfsplugin on real NFS, in the lab
+	rm -rf $(TESTS)/sanity
+	cd test && go test -c -o $(abspath $(TESTS))/sanity/test/sanity/ ./sanity
+	$(LAB) nfs -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/sanity
+
+.PHONY: test-e2e
+test-e2e: lab-images lab-build ## Run the tests on a real Kubernetes node, in the lab
+	rm -rf $(TESTS)/e2e
+	cd test && go test -c -o $(abspath $(TESTS))/e2e/test/e2e/ ./e2e
+	$(LAB) cluster -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/e2e
+
+.PHONY: demo
+demo: lab-images lab-build ## Show a claim become a directory and a mount, step by step, in the lab
+	$(LAB) cluster -- $(CURDIR)/hack/demo
+
+.PHONY: verify
+verify: ## Check formatting, vet, lint, tidy modules and scripts
+	hack/verify $(MODULES)
+
+##@ Help
+
+.PHONY: help
+help: ## List these targets
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z][a-z0-9-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
