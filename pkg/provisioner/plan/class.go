@@ -1,0 +1,96 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	// reservedPrefix marks parameters that are for the provisioner, not the driver.
+	reservedPrefix = "csi.storage.k8s.io/"
+
+	fsTypeKey = reservedPrefix + "fstype"
+	// deprecatedFSTypeKey, in any case of letters, also reaches the driver: some
+	// read it themselves.
+	deprecatedFSTypeKey = "fstype"
+)
+
+// Class is a StorageClass's parameters, understood.
+type Class struct {
+	// Parameters are those for the driver.
+	Parameters map[string]string
+	// FSType is empty when the class names none.
+	FSType string
+
+	secrets map[Purpose]secretTemplate
+}
+
+// ParseClass separates what a class says to the provisioner from what it says
+// to the driver. A reserved parameter it does not know is refused: ignoring one
+// would provision something other than what was asked for.
+func ParseClass(parameters map[string]string) (Class, error) {
+	secrets, err := secretTemplates(parameters)
+	if err != nil {
+		return Class{}, err
+	}
+	class := Class{Parameters: map[string]string{}, secrets: secrets}
+	known := knownKeys()
+	var fsTypeFrom []string
+	for _, key := range slices.Sorted(maps.Keys(parameters)) {
+		value := parameters[key]
+		reserved := strings.HasPrefix(key, reservedPrefix)
+		if reserved && !slices.Contains(known, key) {
+			return Class{}, fmt.Errorf("%w: unknown parameter %q, known with prefix %s are %s",
+				ErrClass, key, reservedPrefix, strings.Join(known, ", "))
+		}
+		if key == fsTypeKey || strings.EqualFold(key, deprecatedFSTypeKey) {
+			fsTypeFrom = append(fsTypeFrom, key)
+			class.FSType = value
+		}
+		if !reserved {
+			class.Parameters[key] = value
+		}
+	}
+	if len(fsTypeFrom) > 1 {
+		return Class{}, fmt.Errorf("%w: parameters %s all give the file system type, keep %s",
+			ErrClass, strings.Join(fsTypeFrom, ", "), fsTypeKey)
+	}
+	return class, nil
+}
+
+// Secret resolves the reference for one purpose, or nil when the class has none.
+func (c Class) Secret(purpose Purpose, subject Subject) (*SecretRef, error) {
+	for _, candidate := range []Purpose{purpose, defaultSecret} {
+		if template, ok := c.secrets[candidate]; ok {
+			return template.resolve(candidate, subject)
+		}
+	}
+	return nil, nil
+}
+
+func secretTemplates(parameters map[string]string) (map[Purpose]secretTemplate, error) {
+	templates := map[Purpose]secretTemplate{}
+	for _, purpose := range secretPairs() {
+		name, hasName := parameters[purpose.nameKey()]
+		namespace, hasNamespace := parameters[purpose.namespaceKey()]
+		if !hasName && !hasNamespace {
+			continue
+		}
+		if name == "" || namespace == "" {
+			return nil, fmt.Errorf("%w: parameters %s and %s must be given together, neither empty",
+				ErrClass, purpose.nameKey(), purpose.namespaceKey())
+		}
+		templates[purpose] = secretTemplate{name: name, namespace: namespace}
+	}
+	return templates, nil
+}
+
+func knownKeys() []string {
+	keys := []string{fsTypeKey}
+	for _, purpose := range secretPairs() {
+		keys = append(keys, purpose.nameKey(), purpose.namespaceKey())
+	}
+	return keys
+}

@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	deletionSecretNameAnnotation      = "volume.kubernetes.io/provisioner-deletion-secret-name"
+	deletionSecretNamespaceAnnotation = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
+)
+
+// DeletionSecret is the secret that deleting a volume needs, nil for none.
+// known is false when the volume does not say, as old ones do not; then its
+// class is the next to ask, with ClassDeletionSecret.
+func DeletionSecret(volume *corev1.PersistentVolume) (secret *SecretRef, known bool, err error) {
+	name, hasName := volume.Annotations[deletionSecretNameAnnotation]
+	namespace, hasNamespace := volume.Annotations[deletionSecretNamespaceAnnotation]
+	switch {
+	case !hasName && !hasNamespace:
+		return nil, false, nil
+	case name == "" && namespace == "":
+		return nil, true, nil
+	case name == "" || namespace == "":
+		return nil, false, fmt.Errorf("%w: annotations %s=%q and %s=%q must both be set or both be empty", ErrVolume,
+			deletionSecretNameAnnotation, name, deletionSecretNamespaceAnnotation, namespace)
+	}
+	return &SecretRef{Namespace: namespace, Name: name}, true, nil
+}
+
+// ClassDeletionSecret is the provisioner secret of the volume's class. Tokens
+// that need more of the claim than its name cannot be resolved any longer.
+func ClassDeletionSecret(parameters map[string]string, volume *corev1.PersistentVolume) (*SecretRef, error) {
+	class, err := ParseClass(parameters)
+	if err != nil {
+		return nil, err
+	}
+	subject := Subject{PVName: volume.Name}
+	if claim := volume.Spec.ClaimRef; claim != nil {
+		subject.ClaimNamespace, subject.ClaimName = claim.Namespace, claim.Name
+	}
+	return class.Secret(ProvisionerSecret, subject)
+}

@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+)
+
+// The API server's documented limit for an event's message.
+const maxMessageBytes = 1024
+
+// CreateState tells what is known about a volume after CreateVolume failed with
+// err. An error that does not say that the driver is done with the call means
+// that a volume may still come into being: the call is then repeated even when
+// the claim is deleted meanwhile, until the driver has given a final answer.
+func CreateState(err error) controller.ProvisioningState {
+	answer, isStatus := status.FromError(err)
+	if !isStatus {
+		return controller.ProvisioningInBackground
+	}
+	switch answer.Code() {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Aborted:
+		return controller.ProvisioningInBackground
+	default:
+		// ResourceExhausted is final too: another node is only worth a try when
+		// the driver has topology.
+		return controller.ProvisioningFinished
+	}
+}
+
+// Failure is what claim and PersistentVolume events show of a failed call. It
+// deliberately does not unwrap to the gRPC status: the provisioner library
+// delays every InvalidArgument by a fixed five minutes, and retries here follow
+// the configured back-off alone.
+type Failure struct {
+	message string
+}
+
+// NewFailure describes err, which came of calling method on the named driver.
+// Everything that redact changes in the driver's words stays out of the message.
+func NewFailure(method, driver string, err error, redact func(string) string) *Failure {
+	answer := status.Convert(err)
+	message := fmt.Sprintf("%s of CSI driver %s: %s: %s",
+		method, driver, answer.Code(), redact(answer.Message()))
+	if hint := hintFor(answer.Code()); hint != "" {
+		message = truncate(message, maxMessageBytes-len(hint)-len("; ")) + "; " + hint
+	}
+	return &Failure{message: truncate(message, maxMessageBytes)}
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.message }
+
+func hintFor(code codes.Code) string {
+	switch code {
+	case codes.Unavailable:
+		return "the driver or its storage cannot be reached, the call is repeated until it can"
+	case codes.DeadlineExceeded, codes.Aborted, codes.Canceled:
+		return "the driver may still be working on it, the call is repeated until it says"
+	case codes.InvalidArgument:
+		return "check the StorageClass parameters"
+	case codes.ResourceExhausted, codes.OutOfRange:
+		return "the storage cannot provide the requested size"
+	default:
+		return ""
+	}
+}
+
+func truncate(text string, limit int) string {
+	const ellipsis = "..."
+	if len(text) <= limit {
+		return text
+	}
+	cut := limit - len(ellipsis)
+	// Not in the middle of a character: events must be valid UTF-8.
+	for cut > 0 && text[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return text[:cut] + ellipsis
+}

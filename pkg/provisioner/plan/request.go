@@ -1,0 +1,155 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-lib-utils/accessmodes"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+const (
+	claimNameParameter      = reservedPrefix + "pvc/name"
+	claimNamespaceParameter = reservedPrefix + "pvc/namespace"
+	pvNameParameter         = reservedPrefix + "pv/name"
+)
+
+// Options are the same for every claim.
+type Options struct {
+	// DriverName is the CSI driver's own name for itself.
+	DriverName string
+	// Identity of this provisioner, kept in the volumes it makes.
+	Identity string
+	// DefaultFSType is used when a class names none; empty leaves it to the driver.
+	DefaultFSType string
+	// ExtraCreateMetadata passes the names of claim and volume to the driver.
+	ExtraCreateMetadata bool
+	// ReadOnlyPublish marks volumes of claims that are only ROX as read-only.
+	ReadOnlyPublish bool
+	// SingleNodeMultiWriter is the driver's capability of that name: it tells
+	// ReadWriteOnce from ReadWriteOncePod.
+	SingleNodeMultiWriter bool
+}
+
+// Creation is the decision to make one volume.
+type Creation struct {
+	// Request has no secrets yet.
+	Request *csi.CreateVolumeRequest
+	// Secret is what the request needs, nil for none.
+	Secret *SecretRef
+
+	options Options
+	claim   *corev1.PersistentVolumeClaim
+	class   *storagev1.StorageClass
+	pvName  string
+	secrets map[Purpose]*SecretRef
+	fsType  string
+}
+
+// NewCreation decides what to ask of the driver for a claim. Everything that can
+// be wrong without asking the driver is found here, so that no volume is made
+// for which no PersistentVolume could be written.
+func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageClass *storagev1.StorageClass, pvName string) (*Creation, error) {
+	if err := checkClaim(claim); err != nil {
+		return nil, err
+	}
+	class, err := ParseClass(storageClass.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	creation := &Creation{
+		options: options,
+		claim:   claim,
+		class:   storageClass,
+		pvName:  pvName,
+		secrets: map[Purpose]*SecretRef{},
+		fsType:  fsType(options, class, claim),
+	}
+	subject := ClaimSubject(claim, pvName)
+	for _, purpose := range purposes() {
+		if creation.secrets[purpose], err = class.Secret(purpose, subject); err != nil {
+			return nil, err
+		}
+	}
+	creation.Secret = creation.secrets[ProvisionerSecret]
+	capability, err := capability(options, claim, storageClass, creation.fsType)
+	if err != nil {
+		return nil, err
+	}
+	creation.Request = &csi.CreateVolumeRequest{
+		Name:               pvName,
+		Parameters:         parameters(options, class, claim, pvName),
+		CapacityRange:      &csi.CapacityRange{RequiredBytes: requestedBytes(claim)},
+		VolumeCapabilities: []*csi.VolumeCapability{capability},
+	}
+	return creation, nil
+}
+
+// checkClaim refuses what would otherwise be silently left out of the volume.
+func checkClaim(claim *corev1.PersistentVolumeClaim) error {
+	switch spec := claim.Spec; {
+	case spec.Selector != nil:
+		return fmt.Errorf("%w: it has a selector, which only chooses among existing volumes; remove spec.selector to have one made", ErrClaim)
+	case spec.DataSourceRef != nil:
+		return fmt.Errorf("%w: filling a volume from %s %q is not supported, and an empty one is not made in its place",
+			ErrClaim, spec.DataSourceRef.Kind, spec.DataSourceRef.Name)
+	case spec.DataSource != nil:
+		return fmt.Errorf("%w: filling a volume from %s %q is not supported, and an empty one is not made in its place",
+			ErrClaim, spec.DataSource.Kind, spec.DataSource.Name)
+	case spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "":
+		return fmt.Errorf("%w: VolumeAttributesClass %q is not supported by this provisioner",
+			ErrClaim, *spec.VolumeAttributesClassName)
+	case requestedBytes(claim) <= 0:
+		return fmt.Errorf("%w: it requests no storage", ErrClaim)
+	}
+	return nil
+}
+
+func requestedBytes(claim *corev1.PersistentVolumeClaim) int64 {
+	request := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	return request.Value()
+}
+
+func isBlock(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+}
+
+func fsType(options Options, class Class, claim *corev1.PersistentVolumeClaim) string {
+	switch {
+	case isBlock(claim):
+		return ""
+	case class.FSType != "":
+		return class.FSType
+	default:
+		return options.DefaultFSType
+	}
+}
+
+func capability(options Options, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, fsType string) (*csi.VolumeCapability, error) {
+	mode, err := accessmodes.ToCSIAccessMode(claim.Spec.AccessModes, options.SingleNodeMultiWriter)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrClaim, err)
+	}
+	capability := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}
+	if isBlock(claim) {
+		capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		return capability, nil
+	}
+	capability.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{
+		FsType:     fsType,
+		MountFlags: class.MountOptions,
+	}}
+	return capability, nil
+}
+
+func parameters(options Options, class Class, claim *corev1.PersistentVolumeClaim, pvName string) map[string]string {
+	parameters := maps.Clone(class.Parameters)
+	if options.ExtraCreateMetadata {
+		parameters[claimNameParameter] = claim.Name
+		parameters[claimNamespaceParameter] = claim.Namespace
+		parameters[pvNameParameter] = pvName
+	}
+	return parameters
+}

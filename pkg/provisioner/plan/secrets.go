@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Purpose is what a secret named by a StorageClass is for.
+type Purpose string
+
+// The purposes a StorageClass can name a secret for: its parameters are
+// csi.storage.k8s.io/<purpose>-name and csi.storage.k8s.io/<purpose>-namespace.
+const (
+	ProvisionerSecret       Purpose = "provisioner-secret"
+	ControllerPublishSecret Purpose = "controller-publish-secret"
+	NodeStageSecret         Purpose = "node-stage-secret"
+	NodePublishSecret       Purpose = "node-publish-secret"
+	ControllerExpandSecret  Purpose = "controller-expand-secret"
+	NodeExpandSecret        Purpose = "node-expand-secret"
+	ControllerModifySecret  Purpose = "controller-modify-secret"
+
+	// defaultSecret stands in for every purpose that has no pair of its own.
+	defaultSecret Purpose = "secret"
+)
+
+func purposes() []Purpose {
+	return []Purpose{
+		ProvisionerSecret, ControllerPublishSecret, NodeStageSecret, NodePublishSecret,
+		ControllerExpandSecret, NodeExpandSecret, ControllerModifySecret,
+	}
+}
+
+// secretPairs are all pairs of parameters that name a secret.
+func secretPairs() []Purpose { return append(purposes(), defaultSecret) }
+
+func (p Purpose) nameKey() string      { return reservedPrefix + string(p) + "-name" }
+func (p Purpose) namespaceKey() string { return reservedPrefix + string(p) + "-namespace" }
+
+// SecretRef names a secret.
+type SecretRef struct {
+	Namespace, Name string
+}
+
+// Reference is the form a PersistentVolume has it in; nil stays nil.
+func (r *SecretRef) Reference() *corev1.SecretReference {
+	if r == nil {
+		return nil
+	}
+	return &corev1.SecretReference{Namespace: r.Namespace, Name: r.Name}
+}
+
+// String is namespace/name.
+func (r SecretRef) String() string { return r.Namespace + "/" + r.Name }
+
+// secretTemplate is a pair of parameters with their tokens not yet replaced.
+type secretTemplate struct {
+	name, namespace string
+}
+
+// Subject is what the tokens in secret names stand for.
+type Subject struct {
+	PVName         string
+	ClaimNamespace string
+	ClaimName      string
+	// Annotations are the claim's.
+	Annotations map[string]string
+}
+
+// ClaimSubject is the Subject of a claim and the volume to be made for it.
+func ClaimSubject(claim *corev1.PersistentVolumeClaim, pvName string) Subject {
+	return Subject{
+		PVName:         pvName,
+		ClaimNamespace: claim.Namespace,
+		ClaimName:      claim.Name,
+		Annotations:    claim.Annotations,
+	}
+}
+
+func (t secretTemplate) resolve(purpose Purpose, subject Subject) (*SecretRef, error) {
+	// Namespaces take fewer tokens: one that a claim's author could choose would
+	// let them point the driver at any namespace's secrets.
+	namespace, err := expand(t.namespace, subject.namespaceToken)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.namespaceKey(), t.namespace, err)
+	}
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return nil, fmt.Errorf("%w: %s %q makes %q, which is no namespace: %s",
+			ErrClass, purpose.namespaceKey(), t.namespace, namespace, strings.Join(problems, "; "))
+	}
+	name, err := expand(t.name, subject.nameToken)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.nameKey(), t.name, err)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return nil, fmt.Errorf("%w: %s %q makes %q, which is no secret's name: %s",
+			ErrClass, purpose.nameKey(), t.name, name, strings.Join(problems, "; "))
+	}
+	return &SecretRef{Namespace: namespace, Name: name}, nil
+}
+
+func (s Subject) namespaceToken(token string) (string, error) {
+	switch token {
+	case "pv.name":
+		return s.PVName, nil
+	case "pvc.namespace":
+		return s.ClaimNamespace, nil
+	default:
+		return "", fmt.Errorf("unknown token ${%s}, known are ${pv.name} and ${pvc.namespace}", token)
+	}
+}
+
+func (s Subject) nameToken(token string) (string, error) {
+	if token == "pvc.name" {
+		return s.ClaimName, nil
+	}
+	if key, ok := annotationKey(token); ok {
+		value, found := s.Annotations[key]
+		if !found {
+			return "", fmt.Errorf("the claim has no annotation %q", key)
+		}
+		return value, nil
+	}
+	if value, err := s.namespaceToken(token); err == nil {
+		return value, nil
+	}
+	return "", fmt.Errorf("unknown token ${%s}, known are ${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']}", token)
+}
+
+func annotationKey(token string) (string, bool) {
+	quoted, ok := strings.CutPrefix(token, "pvc.annotations['")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(quoted, "']")
+}
+
+// expand replaces every ${token}. What it puts in is not looked at again.
+func expand(template string, value func(token string) (string, error)) (string, error) {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(template, "${")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		token, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			return "", fmt.Errorf("${%s is not closed", rest)
+		}
+		text, err := value(token)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(text)
+		template = after
+	}
+}
