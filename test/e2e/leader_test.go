@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// takeoverSlack is how much later than the end of the lease a standby may be: it
+// looks every few seconds only (--leader-election-retry-period).
+const takeoverSlack = 10 * time.Second
+
+// TestLeaderKilled: the standby finishes what the leader was asked for.
+func TestLeaderKilled(t *testing.T) {
+	const claims = 5
+	e := newEnv(t)
+	e.freshController()
+	class := e.createClass(nil)
+	leader := e.leader()
+	before, err := e.lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No new pod may take part in the election.
+	e.cordon()
+
+	var made []*corev1.PersistentVolumeClaim
+	for range claims {
+		made = append(made, e.createClaim(class))
+	}
+	if err := kill(e.find(leader, provisionerProgram)); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	now := int64(0)
+	err = e.client.CoreV1().Pods(driverNamespace).Delete(t.Context(), leader.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("the standby leads", func(ctx context.Context) error {
+		got, err := e.lease(ctx)
+		if err == nil && got.holder == before.holder {
+			err = fmt.Errorf("lease is held by %s, renewed at %v", got.holder, got.renewed)
+		}
+		return err
+	})
+	if took := time.Since(killed); took > before.duration+takeoverSlack {
+		t.Errorf("the standby took over after %v, the lease is %v", took, before.duration)
+	}
+	if standby := e.leader(); standby.UID == leader.UID || !standby.CreationTimestamp.Time.Before(killed) {
+		t.Errorf("pod %s leads, which was no standby", standby.Name)
+	}
+
+	var volumes []string
+	for _, claim := range made {
+		e.waitBound(claim)
+		volumes = append(volumes, volumeName(claim))
+	}
+	e.expectExactly(class, volumes...)
+	for _, claim := range made {
+		e.deleteClaim(claim)
+	}
+	e.expectExactly(class)
+}
+
+// cordon keeps new pods off the nodes until the test ends.
+func (e *env) cordon() {
+	e.t.Helper()
+	nodes, err := e.client.CoreV1().Nodes().List(e.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	set := func(ctx context.Context, unschedulable bool) error {
+		patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
+		for _, node := range nodes.Items {
+			_, err := e.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	e.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		defer cancel()
+		if err := set(ctx, false); err != nil {
+			e.t.Errorf("uncordon: %v", err)
+		}
+	})
+	if err := set(e.t.Context(), true); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// freshController replaces the controller's pods, so that kubelet's back-off
+// after an earlier test's kills does not slow this one down.
+func (e *env) freshController() {
+	e.t.Helper()
+	old := map[types.UID]bool{}
+	for _, pod := range e.driverPods("controller") {
+		old[pod.UID] = true
+		err := e.client.CoreV1().Pods(driverNamespace).Delete(e.t.Context(), pod.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			e.t.Fatal(err)
+		}
+	}
+	e.eventually("new controller pods are ready", func(ctx context.Context) error {
+		ready := 0
+		for _, pod := range e.driverPods("controller") {
+			if !old[pod.UID] && isReady(&pod) {
+				ready++
+			}
+		}
+		if ready != len(old) {
+			return fmt.Errorf("%d of %d pods are new and ready", ready, len(old))
+		}
+		return driverReady(ctx, e.client)
+	})
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// leader is the pod that holds the lease, renewed by a process that runs.
+func (e *env) leader() *corev1.Pod {
+	e.t.Helper()
+	var leader *corev1.Pod
+	e.eventually("there is a leader", func(ctx context.Context) error {
+		lease, err := e.lease(ctx)
+		if err != nil {
+			return err
+		}
+		for _, pod := range e.driverPods("controller") {
+			if strings.HasPrefix(lease.holder, pod.Name) && pod.CreationTimestamp.Time.Before(lease.renewed) {
+				leader = &pod
+				return nil
+			}
+		}
+		return fmt.Errorf("lease is held by %q, renewed at %v", lease.holder, lease.renewed)
+	})
+	return leader
+}
+
+type lease struct {
+	holder   string
+	renewed  time.Time
+	duration time.Duration
+}
+
+func (e *env) lease(ctx context.Context) (lease, error) {
+	leases, err := e.client.CoordinationV1().Leases(driverNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return lease{}, err
+	}
+	if len(leases.Items) != 1 {
+		return lease{}, fmt.Errorf("%d leases in %s, want 1", len(leases.Items), driverNamespace)
+	}
+	spec := leases.Items[0].Spec
+	if spec.HolderIdentity == nil || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return lease{}, fmt.Errorf("lease is not held: %+v", spec)
+	}
+	return lease{
+		holder:   *spec.HolderIdentity,
+		renewed:  spec.RenewTime.Time,
+		duration: time.Duration(*spec.LeaseDurationSeconds) * time.Second,
+	}, nil
+}

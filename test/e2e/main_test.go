@@ -1,0 +1,116 @@
+// Package e2e holds the tests that need a whole cluster: a kubelet that mounts,
+// a kernel NFS server, and the driver as deploy/kubernetes installs it. They run
+// inside the lab's guest (make test-e2e) and look at the server's own disk and
+// at the node's processes and mounts from there.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	driverName      = "nfs.csi.internal"
+	driverNamespace = "nfs-csi"
+	controllerName  = "nfs-csi-controller"
+	nodeName        = "nfs-csi-node"
+	manifestsDir    = "../../deploy/kubernetes"
+
+	installTimeout = 3 * time.Minute
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("LAB") != "cluster" {
+		// newEnv skips every test.
+		os.Exit(m.Run())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
+	err := install(ctx)
+	cancel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: install:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// install applies the manifests as a user would and waits for the driver.
+func install(ctx context.Context) error {
+	kubectl := exec.CommandContext(ctx, "kubectl", "apply", "-k", manifestsDir)
+	kubectl.Stdout, kubectl.Stderr = os.Stdout, os.Stderr
+	if err := kubectl.Run(); err != nil {
+		return fmt.Errorf("kubectl apply -k %s: %w", manifestsDir, err)
+	}
+	client, err := newClient()
+	if err != nil {
+		return err
+	}
+	if err := poll(ctx, func(ctx context.Context) error { return driverReady(ctx, client) }); err != nil {
+		dumpDriver(os.Stderr, client)
+		return err
+	}
+	return nil
+}
+
+func newClient() (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return kubernetes.NewForConfig(config)
+}
+
+// driverReady says what is missing until both workloads are as their
+// specification wants them and kubelet knows the driver on every node.
+func driverReady(ctx context.Context, client kubernetes.Interface) error {
+	deployment, err := client.AppsV1().Deployments(driverNamespace).Get(ctx, controllerName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if err := deploymentReady(deployment); err != nil {
+		return err
+	}
+	daemonSet, err := client.AppsV1().DaemonSets(driverNamespace).Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if s := daemonSet.Status; s.ObservedGeneration < daemonSet.Generation || s.NumberReady == 0 || s.NumberReady != s.DesiredNumberScheduled {
+		return fmt.Errorf("%s: %d of %d pods are ready", nodeName, s.NumberReady, s.DesiredNumberScheduled)
+	}
+	nodes, err := client.StorageV1().CSINodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes.Items {
+		registered := false
+		for _, driver := range node.Spec.Drivers {
+			registered = registered || driver.Name == driverName
+		}
+		if !registered {
+			return fmt.Errorf("kubelet of node %s does not know %s", node.Name, driverName)
+		}
+	}
+	return nil
+}
+
+func deploymentReady(d *appsv1.Deployment) error {
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	s := d.Status
+	if s.ObservedGeneration < d.Generation || s.ReadyReplicas != want || s.UpdatedReplicas != want || s.Replicas != want {
+		return fmt.Errorf("%s: %d of %d pods are ready, %d exist", d.Name, s.ReadyReplicas, want, s.Replicas)
+	}
+	return nil
+}
