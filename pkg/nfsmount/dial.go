@@ -1,0 +1,74 @@
+package nfsmount
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+const (
+	portNFS     = "2049"
+	portRPCBind = "111"
+)
+
+// prober finds out which address of a server answers, before the kernel, which
+// would wait for minutes, is asked to talk to it.
+type prober struct {
+	dialer  net.Dialer
+	timeout time.Duration
+}
+
+// find returns the address of the server to put into addr=. Over TCP it is one
+// that has just taken a connection; for other transports it is the first that
+// the name resolves to.
+func (p *prober) find(ctx context.Context, server string, o Options) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	port, probe := o.probePort()
+	if !probe {
+		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", server)
+		if err != nil {
+			return netip.Addr{}, fmt.Errorf("resolve %s: %w: %w", server, volume.ErrUnreachable, err)
+		}
+		return addrs[0].Unmap(), nil
+	}
+	return p.connect(ctx, server, port)
+}
+
+func (p *prober) connect(ctx context.Context, server, port string) (netip.Addr, error) {
+	began := time.Now()
+	conn, err := p.dialer.DialContext(ctx, "tcp", net.JoinHostPort(server, port))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("connect to %s within %s: %w: %w",
+			net.JoinHostPort(server, port), time.Since(began).Round(time.Millisecond), volume.ErrUnreachable, err)
+	}
+	defer conn.Close()
+	remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("address of %s: %w", server, err)
+	}
+	return remote.Addr().Unmap(), nil
+}
+
+// probePort is where a server that is alive must listen given these options.
+func (o Options) probePort() (port string, probe bool) {
+	proto, _ := o.value("proto")
+	if _, ok := o.value("rdma"); ok || proto == "rdma" || proto == "rdma6" {
+		return "", false
+	}
+	if _, ok := o.value("udp"); ok || proto == "udp" || proto == "udp6" {
+		return "", false
+	}
+	if port, ok := o.value("port"); ok && port != "0" {
+		return port, true
+	}
+	// For version 3 the kernel asks rpcbind for every port it was not told.
+	if _, told := o.value("mountport"); o.version.major == 3 && !told {
+		return portRPCBind, true
+	}
+	return portNFS, true
+}

@@ -1,0 +1,33 @@
+package nfsmount
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// classify gives what mount(2) returned the meaning it has for NFS.
+func classify(err error) error {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return err
+	}
+	var kind error
+	switch errno {
+	case unix.ENOENT, unix.ESTALE, unix.ENOTDIR:
+		kind = volume.ErrShareNotFound
+	case unix.EACCES, unix.EPERM, unix.EROFS, unix.EKEYEXPIRED, unix.ENOKEY:
+		kind = volume.ErrAccessDenied
+	case unix.ECONNREFUSED, unix.ECONNRESET, unix.ETIMEDOUT, unix.EHOSTUNREACH, unix.EHOSTDOWN,
+		unix.ENETUNREACH, unix.EPIPE, unix.ENOTCONN, unix.EAGAIN:
+		kind = volume.ErrUnreachable
+	case unix.EINVAL, unix.EPROTONOSUPPORT, unix.EPFNOSUPPORT, unix.EAFNOSUPPORT, unix.ENODEV, unix.EOPNOTSUPP, unix.EPROTO:
+		kind = volume.ErrMountOptions
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}

@@ -1,0 +1,225 @@
+package nfsmount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/keylock"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// KernelConfig bounds how long the calls of a Kernel wait on a dead server.
+type KernelConfig struct {
+	// DialTimeout for the name and the first connection to a server.
+	DialTimeout time.Duration
+	// MountTimeout for a whole mount, also when the caller would wait longer.
+	MountTimeout time.Duration
+	// UnmountTimeout for an orderly unmount; after it the mount is detached.
+	UnmountTimeout time.Duration
+	// CheckTimeout for the server's answer to Check.
+	CheckTimeout time.Duration
+}
+
+// DefaultKernelConfig suits kubelet, which waits two minutes for a mount, and
+// the provisioner, which waits ten seconds.
+func DefaultKernelConfig() KernelConfig {
+	return KernelConfig{
+		DialTimeout:    5 * time.Second,
+		MountTimeout:   60 * time.Second,
+		UnmountTimeout: 2 * time.Second,
+		CheckTimeout:   2 * time.Second,
+	}
+}
+
+// Kernel mounts with the kernel of this machine, in the mount namespace of this
+// process. It needs CAP_SYS_ADMIN.
+type Kernel struct {
+	cfg   KernelConfig
+	sys   syscalls
+	probe prober
+	statd func(context.Context) bool
+
+	// servers: one mount(2) per server at a time, so that a server that hangs
+	// costs one thread. targets: an abandoned mount must be settled before
+	// another is made at the same place, or its undoing would hit the wrong one.
+	servers keylock.Locker[string]
+	targets keylock.Locker[string]
+
+	mu    sync.Mutex
+	calls map[string]*inflight
+}
+
+// syscalls are the system calls a Kernel makes; tests put others in their place.
+type syscalls struct {
+	mount   func(source, target, fstype string, flags uintptr, data string) error
+	unmount func(target string, flags int) error
+	statfs  func(target string) error
+}
+
+// NewKernel checks the configuration.
+func NewKernel(cfg KernelConfig) (*Kernel, error) {
+	for name, d := range map[string]time.Duration{
+		"dial": cfg.DialTimeout, "mount": cfg.MountTimeout, "unmount": cfg.UnmountTimeout, "check": cfg.CheckTimeout,
+	} {
+		if d <= 0 {
+			return nil, fmt.Errorf("nfsmount: the %s timeout is %s, it must be positive", name, d)
+		}
+	}
+	return &Kernel{
+		cfg:   cfg,
+		probe: prober{timeout: cfg.DialTimeout},
+		statd: statdRegistered,
+		calls: map[string]*inflight{},
+		sys: syscalls{
+			mount:   unix.Mount,
+			unmount: unix.Unmount,
+			statfs: func(target string) error {
+				var st unix.Statfs_t
+				return unix.Statfs(target, &st)
+			},
+		},
+	}, nil
+}
+
+// Mount implements Mounter.
+func (k *Kernel) Mount(ctx context.Context, m Mount) error {
+	if err := k.mount(ctx, m); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", m.Source(), m.Target, err)
+	}
+	return nil
+}
+
+func (k *Kernel) mount(ctx context.Context, m Mount) error {
+	if !filepath.IsAbs(m.Target) {
+		return fmt.Errorf("%w: target is not absolute", volume.ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.MountTimeout)
+	defer cancel()
+	addr, err := k.probe.find(ctx, m.Export.Server, m.Options)
+	if err != nil {
+		return err
+	}
+	unlock, err := k.lock(ctx, m)
+	if err != nil {
+		return fmt.Errorf("%w: %w", volume.ErrUnreachable, err)
+	}
+
+	// The caller and the system call race; whoever comes first to settle decides.
+	var settled atomic.Bool
+	done := make(chan error, 1)
+	go func() {
+		defer unlock()
+		err := k.attempt(context.WithoutCancel(ctx), m, addr)
+		if !settled.CompareAndSwap(false, true) && err == nil {
+			k.undo(ctx, m)
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		if !settled.CompareAndSwap(false, true) {
+			return <-done
+		}
+		return fmt.Errorf("%w: %s takes connections but did not answer the mount: %w", volume.ErrUnreachable, addr, ctx.Err())
+	}
+}
+
+// undo takes away a mount that came about after its caller had gone: nobody
+// else knows of it. The target is still locked against a new mount.
+func (k *Kernel) undo(ctx context.Context, m Mount) {
+	log := klog.FromContext(ctx)
+	if err := k.sys.unmount(m.Target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		log.Error(err, "Could not undo a mount that came too late", "source", m.Source(), "target", m.Target)
+		return
+	}
+	log.Info("Undid a mount that came too late", "source", m.Source(), "target", m.Target)
+}
+
+func (k *Kernel) lock(ctx context.Context, m Mount) (unlock func(), err error) {
+	unlockTarget, err := k.targets.Lock(ctx, m.Target)
+	if err != nil {
+		return nil, err
+	}
+	unlockServer, err := k.servers.Lock(ctx, m.Export.Server)
+	if err != nil {
+		unlockTarget()
+		return nil, err
+	}
+	return func() { unlockServer(); unlockTarget() }, nil
+}
+
+// attempt tries the versions in turn. It can block for as long as the kernel
+// cares to wait for the server.
+func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
+	versions := m.Options.version.candidates()
+	var first error
+	for at, more := 0, true; more; {
+		v := versions[at]
+		noLock := v.major == 3 && !m.Options.saysLocking() && !k.statd(ctx)
+		if noLock {
+			klog.FromContext(ctx).V(2).Info("No rpc.statd runs here: NFSv3 locks count on this node only", "source", m.Source())
+		}
+		err := k.sys.mount(m.Source(), m.Target, v.fsType(), m.Options.flags, m.Options.dataFor(v, addr, noLock))
+		if err == nil {
+			return nil
+		}
+		if first == nil || versionError(first) {
+			first = err
+		}
+		at, more = nextAttempt(versions, at, err)
+		if more && versions[at].major == 3 && !k.rpcbindAnswers(ctx, addr) {
+			break
+		}
+	}
+	if errors.Is(first, unix.ENOENT) {
+		if _, err := os.Lstat(m.Target); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("the mount point does not exist: %w", err)
+		}
+	}
+	return classify(first)
+}
+
+// rpcbindAnswers spares a fallback to version 3 the kernel's long wait for a
+// service that many servers do not run or that a firewall hides.
+func (k *Kernel) rpcbindAnswers(ctx context.Context, addr netip.Addr) bool {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.DialTimeout)
+	defer cancel()
+	_, err := k.probe.connect(ctx, addr.String(), portRPCBind)
+	return err == nil
+}
+
+// dataFor is the string the kernel's NFS client reads (nfs(5), without what is
+// marked there as handled by mount.nfs). It needs no clientaddr: for 4.0 the
+// kernel finds its own address, and 4.1 and later have no use for it. It needs
+// no mountaddr and mountport either: for version 3 it asks the rpcbind at addr.
+func (o Options) dataFor(v version, addr netip.Addr, noLock bool) string {
+	data := v.String()
+	if noLock {
+		data += ",nolock"
+	}
+	for _, opt := range o.data {
+		data += "," + opt
+	}
+	return data + ",addr=" + addr.String()
+}
+
+func (o Options) saysLocking() bool {
+	for _, name := range []string{"lock", "nolock", "local_lock"} {
+		if _, ok := o.value(name); ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,61 @@
+// Package nfsmount mounts NFS exports with mount(2) and takes them away again
+// with umount2(2), without mount.nfs. It is the only package that makes mount
+// system calls, and the only one that knows mount options.
+//
+// Everything here may meet a server that is dead. Calls return when their
+// context ends, at most one mount(2) per server is ever waiting, and nothing
+// calls stat on a mount point unless a caller asks for Check.
+package nfsmount
+
+import (
+	"context"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Mount says what to mount where.
+type Mount struct {
+	Export volume.Export
+	// SubDir below the export, empty for the export itself.
+	SubDir string
+	// Target is an existing directory, absolute and free of symlinks.
+	Target  string
+	Options Options
+}
+
+// Source is the name under which the mount appears in the mount table.
+func (m Mount) Source() string { return m.Export.Source(m.SubDir) }
+
+// Entry is one mount of the mount table.
+type Entry struct {
+	Target   string
+	Source   string
+	FSType   string
+	ReadOnly bool
+	// Root is the directory within the file system that is shown at Target;
+	// "/" unless the entry is a bind mount of a part of another.
+	Root string
+}
+
+// IsNFS tells NFS mounts from others.
+func (e Entry) IsNFS() bool { return e.FSType == "nfs" || e.FSType == "nfs4" }
+
+// Mounter is implemented by Kernel and by the fake in nfsmounttest; both pass
+// the contract tests in nfsmounttest.
+type Mounter interface {
+	// Mount mounts, or leaves nothing behind. When ctx ends first and the mount
+	// succeeds after that, it is undone.
+	//
+	// Errors: volume.ErrUnreachable, ErrShareNotFound, ErrAccessDenied,
+	// ErrMountOptions, or what the system said.
+	Mount(ctx context.Context, m Mount) error
+	// Unmount takes away everything mounted at target; nothing mounted there, or
+	// no such directory, is success. A mount that is in use or whose server is
+	// dead is detached and goes when its last user does.
+	Unmount(ctx context.Context, target string) error
+	// Mounts lists the mount table of this process.
+	Mounts(ctx context.Context) ([]Entry, error)
+	// Check asks the server for the mount at target. Errors: volume.ErrStale when
+	// the mount is of no more use, volume.ErrUnreachable when no answer comes.
+	Check(ctx context.Context, target string) error
+}
