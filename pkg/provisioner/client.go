@@ -1,0 +1,48 @@
+package provisioner
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// drainingClient lets the library finish the removal of a PersistentVolume whose
+// volume it has deleted, for as long as base lives: see session.
+type drainingClient struct {
+	kubernetes.Interface
+	base context.Context
+}
+
+func (c drainingClient) CoreV1() typedcorev1.CoreV1Interface {
+	return drainingCore{CoreV1Interface: c.Interface.CoreV1(), base: c.base}
+}
+
+type drainingCore struct {
+	typedcorev1.CoreV1Interface
+	base context.Context
+}
+
+func (c drainingCore) PersistentVolumes() typedcorev1.PersistentVolumeInterface {
+	return drainingVolumes{PersistentVolumeInterface: c.CoreV1Interface.PersistentVolumes(), base: c.base}
+}
+
+type drainingVolumes struct {
+	typedcorev1.PersistentVolumeInterface
+	base context.Context
+}
+
+func (v drainingVolumes) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
+	ctx, cancel := follow(ctx, v.base)
+	defer cancel()
+	return v.PersistentVolumeInterface.Delete(ctx, name, options)
+}
+
+func (v drainingVolumes) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.PersistentVolume, error) {
+	ctx, cancel := follow(ctx, v.base)
+	defer cancel()
+	return v.PersistentVolumeInterface.Patch(ctx, name, kind, data, options, subresources...)
+}

@@ -1,0 +1,210 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+)
+
+func TestConnectWaitsForTheDriver(t *testing.T) {
+	scripted := drivertest.New(driverName)
+	scripted.SetReady(false)
+	scripted.SetCapabilities(
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	)
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	type result struct {
+		driver *Driver
+		err    error
+	}
+	connected := make(chan result, 1)
+	go func() {
+		driver, err := ConnectDriver(t.Context(), DriverConfig{Address: "unix://" + socket, Timeout: patience})
+		connected <- result{driver, err}
+	}()
+	select {
+	case got := <-connected:
+		t.Fatalf("ConnectDriver() = %v without a socket", got.err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := scripted.Start(socket); err != nil {
+		t.Fatal(err)
+	}
+	defer scripted.Stop()
+	select {
+	case got := <-connected:
+		t.Fatalf("ConnectDriver() = %v before the driver was ready", got.err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	scripted.SetReady(true)
+	got := <-connected
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	defer got.driver.Close()
+	if want := (Facts{Name: driverName, SingleNodeMultiWriter: true}); got.driver.Facts() != want {
+		t.Errorf("Facts() = %+v, want %+v", got.driver.Facts(), want)
+	}
+}
+
+func TestConnectStopsWaiting(t *testing.T) {
+	for name, start := range map[string]bool{"no socket": false, "not ready": true} {
+		t.Run(name, func(t *testing.T) {
+			scripted := drivertest.New(driverName)
+			scripted.SetReady(false)
+			socket := filepath.Join(t.TempDir(), "csi.sock")
+			if start {
+				if err := scripted.Start(socket); err != nil {
+					t.Fatal(err)
+				}
+				defer scripted.Stop()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := ConnectDriver(ctx, DriverConfig{Address: socket, Timeout: patience}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("ConnectDriver() = %v, want %v", err, context.DeadlineExceeded)
+			}
+		})
+	}
+}
+
+func TestConnectRefuses(t *testing.T) {
+	const createDelete = csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME
+	tests := map[string]struct {
+		change func(*drivertest.Driver)
+		says   string
+	}{
+		"no controller": {func(d *drivertest.Driver) { d.SetServices() }, "no controller service"},
+		"cannot create": {func(d *drivertest.Driver) { d.SetCapabilities() }, "CREATE_DELETE_VOLUME"},
+		"topology": {func(d *drivertest.Driver) {
+			d.SetCapabilities(createDelete)
+			d.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
+		}, "topology"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			scripted := drivertest.New(driverName)
+			test.change(scripted)
+			_, err := ConnectDriver(t.Context(), DriverConfig{Address: startDriver(t, scripted), Timeout: patience})
+			if !errors.Is(err, ErrUnsupportedDriver) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("ConnectDriver() = %v, want ErrUnsupportedDriver that says %q", err, test.says)
+			}
+		})
+	}
+}
+
+func TestConnectRefusesBadConfig(t *testing.T) {
+	for _, config := range []DriverConfig{
+		{Address: "", Timeout: patience},
+		{Address: "run/csi.sock", Timeout: patience},
+		{Address: "tcp://127.0.0.1:1", Timeout: patience},
+		{Address: "/run/csi.sock"},
+	} {
+		if _, err := ConnectDriver(t.Context(), config); err == nil {
+			t.Errorf("ConnectDriver(%+v) accepted", config)
+		}
+	}
+}
+
+func TestCallsAreLimited(t *testing.T) {
+	scripted := drivertest.New(driverName)
+	scripted.OnDelete(func(ctx context.Context, _ *csi.DeleteVolumeRequest, _ func() (*csi.DeleteVolumeResponse, error)) (*csi.DeleteVolumeResponse, error) {
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	})
+	driver, err := ConnectDriver(t.Context(), DriverConfig{Address: startDriver(t, scripted), Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer driver.Close()
+	if _, err := driver.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "x"}); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("DeleteVolume() = %v, want DeadlineExceeded", err)
+	}
+}
+
+func TestDriverRestart(t *testing.T) {
+	scripted := drivertest.New(driverName)
+	socket := startDriver(t, scripted)
+	driver := connect(t, socket)
+	if err := scripted.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "calls fail at once while the driver is away", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := driver.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: "a"})
+		return status.Code(err) == codes.Unavailable && ctx.Err() == nil
+	})
+	scripted.SetCapabilities(
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	)
+	if err := scripted.Start(socket); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "calls work again", func() bool {
+		_, err := driver.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "a"})
+		return err == nil
+	})
+	if !driver.Facts().SingleNodeMultiWriter {
+		t.Error("capabilities were not read again")
+	}
+	select {
+	case err := <-driver.Lost():
+		t.Errorf("Lost() delivered %v after a mere restart", err)
+	default:
+	}
+}
+
+func TestAnotherDriverOnTheSocket(t *testing.T) {
+	tests := map[string]struct {
+		change func(*drivertest.Driver)
+		want   error
+	}{
+		"other name":         {func(d *drivertest.Driver) { d.Rename("other.example") }, ErrDriverChanged},
+		"cannot create more": {func(d *drivertest.Driver) { d.SetCapabilities() }, ErrUnsupportedDriver},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			scripted := drivertest.New(driverName)
+			socket := startDriver(t, scripted)
+			driver := connect(t, socket)
+			if err := scripted.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			test.change(scripted)
+			if err := scripted.Start(socket); err != nil {
+				t.Fatal(err)
+			}
+			var lost error
+			eventually(t, "the change is noticed", func() bool {
+				_, err := driver.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "a"})
+				if err == nil {
+					t.Fatal("a call went through to the other driver")
+				}
+				select {
+				case lost = <-driver.Lost():
+					return true
+				default:
+					return false
+				}
+			})
+			if !errors.Is(lost, test.want) {
+				t.Errorf("Lost() delivered %v, want %v", lost, test.want)
+			}
+			if creates := scripted.Creates(); len(creates) != 0 {
+				t.Errorf("the other driver got %v", creates)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-lib-utils/rpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+)
+
+const probeInterval = time.Second
+
+var errNotReady = errors.New("driver says it is not ready")
+
+// Facts are what a driver says of itself.
+type Facts struct {
+	// Name is the driver's, as in a StorageClass's provisioner.
+	Name string
+	// SingleNodeMultiWriter tells ReadWriteOnce from ReadWriteOncePod.
+	SingleNodeMultiWriter bool
+}
+
+// readFacts asks until the driver answers; only an answer that waiting will not
+// change is an error.
+func readFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration) (*Facts, error) {
+	logger := klog.FromContext(ctx)
+	reported := ""
+	for {
+		facts, err := askFacts(ctx, conn, timeout)
+		if err == nil {
+			return facts, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !worthWaiting(err) {
+			return nil, err
+		}
+		if text := err.Error(); text != reported {
+			logger.Info("Waiting for the CSI driver", "reason", text)
+			reported = text
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(probeInterval):
+		}
+	}
+}
+
+func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration) (*Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ready, err := rpc.Probe(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("probe: %w", err)
+	}
+	if !ready {
+		return nil, errNotReady
+	}
+	name, err := rpc.GetDriverName(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("get its name: %w", err)
+	}
+	services, err := rpc.GetPluginCapabilities(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("get capabilities of %s: %w", name, err)
+	}
+	if !services[csi.PluginCapability_Service_CONTROLLER_SERVICE] {
+		return nil, fmt.Errorf("%w: %s has no controller service", ErrUnsupportedDriver, name)
+	}
+	if services[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS] {
+		// Its volumes would be saved without saying from where they can be reached.
+		return nil, fmt.Errorf("%w: %s has topology, which is not supported", ErrUnsupportedDriver, name)
+	}
+	methods, err := rpc.GetControllerCapabilities(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("get controller capabilities of %s: %w", name, err)
+	}
+	if !methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME] {
+		return nil, fmt.Errorf("%w: %s does not declare CREATE_DELETE_VOLUME", ErrUnsupportedDriver, name)
+	}
+	return &Facts{
+		Name:                  name,
+		SingleNodeMultiWriter: methods[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
+	}, nil
+}
+
+// worthWaiting tells an answer that the driver may change from one it will not.
+func worthWaiting(err error) bool {
+	if errors.Is(err, errNotReady) {
+		return true
+	}
+	answer, isStatus := status.FromError(err)
+	return isStatus && answer.Code() != codes.Unimplemented
+}

@@ -1,0 +1,213 @@
+package provisioner
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+const (
+	driverName = "nfs.example"
+	patience   = 20 * time.Second
+
+	testRetryMax = 20 * time.Millisecond
+)
+
+// world is a provisioner with an API server and a driver around it.
+type world struct {
+	*testing.T
+	driver  *drivertest.Driver
+	socket  string
+	client  *fake.Clientset
+	drain   chan struct{}
+	stopped chan error
+	abandon context.CancelFunc
+}
+
+// newWorld has the objects in its API server; change may be nil.
+func newWorld(t *testing.T, change func(*Config), objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{T: t, driver: drivertest.New(driverName), drain: make(chan struct{}), stopped: make(chan error, 1)}
+	w.client = fake.NewClientset(objects...)
+	w.socket = startDriver(t, w.driver)
+	naming, err := plan.NewNaming("pvc", plan.WholeUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := Config{
+		Client:       w.client,
+		Driver:       connect(t, w.socket),
+		Metrics:      metrics.New("controller"),
+		Naming:       naming,
+		Identity:     "17-" + driverName,
+		RetryMin:     time.Millisecond,
+		RetryMax:     testRetryMax,
+		Workers:      4,
+		DrainTimeout: patience,
+	}
+	if change != nil {
+		change(&config)
+	}
+	provisioner, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, abandon := context.WithCancel(context.Background())
+	w.abandon = abandon
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.stopped <- provisioner.Run(ctx, w.drain)
+	}()
+	t.Cleanup(func() {
+		abandon()
+		<-ended
+	})
+	return w
+}
+
+func startDriver(t *testing.T, driver *drivertest.Driver) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "csi.sock")
+	if err := driver.Start(socket); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = driver.Stop() })
+	return socket
+}
+
+func connect(t *testing.T, socket string) *Driver {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	driver, err := ConnectDriver(ctx, DriverConfig{Address: socket, Timeout: patience})
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = driver.Close()
+	})
+	return driver
+}
+
+// eventually fails the test when the condition does not come true in time.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never came true: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (w *world) volume(name string) *corev1.PersistentVolume {
+	w.Helper()
+	volume, err := w.client.CoreV1().PersistentVolumes().Get(w.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return volume
+}
+
+func (w *world) awaitVolume(name string) *corev1.PersistentVolume {
+	w.Helper()
+	eventually(w.T, "volume "+name+" exists", func() bool { return w.volume(name) != nil })
+	return w.volume(name)
+}
+
+func (w *world) events() []corev1.Event {
+	w.Helper()
+	list, err := w.client.CoreV1().Events(metav1.NamespaceAll).List(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return list.Items
+}
+
+// awaitEvent returns the first event with this reason and text.
+func (w *world) awaitEvent(reason, text string) corev1.Event {
+	w.Helper()
+	var found corev1.Event
+	eventually(w.T, reason+" event that says "+text, func() bool {
+		for _, event := range w.events() {
+			if event.Reason == reason && strings.Contains(event.Message, text) {
+				found = event
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (w *world) createClaim(claim *corev1.PersistentVolumeClaim) {
+	w.Helper()
+	if _, err := w.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(w.Context(), claim, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) awaitStop() error {
+	w.Helper()
+	select {
+	case err := <-w.stopped:
+		return err
+	case <-time.After(patience):
+		w.Fatal("Run does not return")
+		return nil
+	}
+}
+
+func testClass(parameters map[string]string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{
+		ObjectMeta:        metav1.ObjectMeta{Name: "fast"},
+		Provisioner:       driverName,
+		Parameters:        parameters,
+		MountOptions:      []string{"hard"},
+		ReclaimPolicy:     new(corev1.PersistentVolumeReclaimDelete),
+		VolumeBindingMode: new(storagev1.VolumeBindingImmediate),
+	}
+}
+
+func testClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   "team-a",
+			Name:        name,
+			UID:         types.UID("uid-" + name),
+			Annotations: map[string]string{"volume.kubernetes.io/storage-provisioner": driverName},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new("fast"),
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		},
+	}
+	for _, apply := range change {
+		apply(claim)
+	}
+	return claim
+}

@@ -1,0 +1,43 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// readSecret gets a secret's data, nil for no reference. Secrets are read when
+// they are used and never cached.
+func (p *Provisioner) readSecret(ctx context.Context, ref *plan.SecretRef) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read secret %s named by the StorageClass: %w", ref, err)
+	}
+	data := make(map[string]string, len(secret.Data))
+	for key, value := range secret.Data {
+		data[key] = string(value)
+	}
+	return data, nil
+}
+
+// redactor takes secrets out of a text. Drivers should not put them into their
+// messages, but messages go into events that every reader of a namespace sees.
+func redactor(secrets map[string]string) func(string) string {
+	// Shorter values are words like "a" or "hard", which protect nothing and
+	// would make the message unreadable.
+	const shortestWorthHiding = 6
+	var pairs []string
+	for _, value := range secrets {
+		if len(value) >= shortestWorthHiding {
+			pairs = append(pairs, value, "***stripped***")
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace
+}
