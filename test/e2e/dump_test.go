@@ -43,7 +43,7 @@ func dumpDriver(w io.Writer, client kubernetes.Interface) {
 }
 
 type dumper struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one dump
+	ctx    context.Context
 	w      io.Writer
 	client kubernetes.Interface
 }
@@ -111,7 +111,7 @@ func (d dumper) log(pod corev1.Pod, container string, previous bool) {
 		d.printf("log of %s/%s: %v\n", pod.Name, container, err)
 		return
 	}
-	defer stream.Close() //nolint:errcheck // only read from
+	defer stream.Close()
 	d.printf("---- log of %s/%s (previous=%t)\n", pod.Name, container, previous)
 	_, _ = io.Copy(d.w, stream)
 }

@@ -108,7 +108,7 @@ func TestOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // only read from
+	defer f.Close()
 	file, err := dockerfile.Parse(f)
 	if err != nil {
 		t.Fatal(err)

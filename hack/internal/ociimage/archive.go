@@ -119,7 +119,7 @@ func (a *archive) add(name string, data []byte) {
 	if a.err != nil {
 		return
 	}
-	header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: epoch, Format: tar.FormatPAX}
+	header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: epoch(), Format: tar.FormatPAX}
 	if a.err = a.tw.WriteHeader(header); a.err != nil {
 		return
 	}
@@ -131,6 +131,6 @@ func readAll(open func() (io.ReadCloser, error)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close() //nolint:errcheck // only read from
+	defer r.Close()
 	return io.ReadAll(r)
 }

@@ -42,7 +42,7 @@ func Build(spec Spec) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS = imageOS
 	config.Architecture = spec.Architecture
-	config.Created = v1.Time{Time: epoch}
+	config.Created = v1.Time{Time: epoch()}
 	config.Config = v1.Config{
 		Entrypoint: spec.Entrypoint,
 		Cmd:        spec.Cmd,

@@ -15,7 +15,7 @@ import (
 const defaultMode fs.FileMode = 0o755
 
 // epoch stands in for every time in the image.
-var epoch = time.Unix(0, 0).UTC()
+func epoch() time.Time { return time.Unix(0, 0).UTC() }
 
 // writeLayer writes the entries and the directories they need as a tar stream,
 // sorted by path, all owned by root.
@@ -53,7 +53,7 @@ func writeEntry(tw *tar.Writer, e Entry) error {
 	header := &tar.Header{
 		Name:    strings.TrimPrefix(e.Path, "/"),
 		Mode:    tarMode(e.Mode),
-		ModTime: epoch,
+		ModTime: epoch(),
 		Format:  tar.FormatPAX,
 	}
 	switch {

@@ -137,7 +137,7 @@ func checkLayer(t *testing.T, img v1.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer content.Close() //nolint:errcheck // only read from
+	defer content.Close()
 	type file struct {
 		Type    byte
 		Mode    int64
