@@ -12,10 +12,10 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/connection"
 	"github.com/kubernetes-csi/csi-lib-utils/metrics"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 var (
@@ -103,7 +103,7 @@ func call[Request, Response any](
 ) (*Response, error) {
 	if d.away.Load() {
 		// Without this, calls would wait out their timeout and hold a worker each.
-		return nil, status.Errorf(codes.Unavailable, "nothing answers at %s", d.config.Address)
+		return nil, plan.Unreachable(d.config.Address)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.config.Timeout)
 	defer cancel()

@@ -9,9 +9,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 const probeInterval = time.Second
@@ -39,7 +39,7 @@ func readFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if !worthWaiting(err) {
+		if !errors.Is(err, errNotReady) && !plan.WorthWaiting(err) {
 			return nil, err
 		}
 		if text := err.Error(); text != reported {
@@ -90,13 +90,4 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration)
 		Name:                  name,
 		SingleNodeMultiWriter: methods[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
 	}, nil
-}
-
-// worthWaiting tells an answer that the driver may change from one it will not.
-func worthWaiting(err error) bool {
-	if errors.Is(err, errNotReady) {
-		return true
-	}
-	answer, isStatus := status.FromError(err)
-	return isStatus && answer.Code() != codes.Unimplemented
 }

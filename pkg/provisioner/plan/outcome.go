@@ -30,6 +30,20 @@ func CreateState(err error) controller.ProvisioningState {
 	}
 }
 
+// WorthWaiting tells whether a driver that answered err when it was asked about
+// itself may answer otherwise later. Only a method that it does not have, and
+// what is no answer of it at all, will not change.
+func WorthWaiting(err error) bool {
+	answer, isStatus := status.FromError(err)
+	return isStatus && answer.Code() != codes.Unimplemented
+}
+
+// Unreachable is the error of a call that was not made because nothing answers
+// at address. It says what gRPC says when connecting fails.
+func Unreachable(address string) error {
+	return status.Errorf(codes.Unavailable, "nothing answers at %s", address)
+}
+
 // Failure is what claim and PersistentVolume events show of a failed call. It
 // deliberately does not unwrap to the gRPC status: the provisioner library
 // delays every InvalidArgument by a fixed five minutes, and retries here follow

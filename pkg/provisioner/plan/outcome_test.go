@@ -40,6 +40,23 @@ func TestCreateState(t *testing.T) {
 	}
 }
 
+func TestWorthWaiting(t *testing.T) {
+	tests := map[error]bool{
+		Unreachable("unix:///x"):                       true,
+		status.Error(codes.FailedPrecondition, "x"):    true,
+		status.Error(codes.Internal, "x"):              true,
+		status.Error(codes.Unimplemented, "x"):         false,
+		errors.New("driver name is empty"):             false,
+		fmt.Errorf("a: %w", Unreachable("unix:///x")):  true,
+		fmt.Errorf("no: %w", errors.New("controller")): false,
+	}
+	for err, want := range tests {
+		if got := WorthWaiting(err); got != want {
+			t.Errorf("WorthWaiting(%v) = %t", err, got)
+		}
+	}
+}
+
 func TestFailure(t *testing.T) {
 	redact := strings.NewReplacer("hunter2", "***").Replace
 	failure := NewFailure("CreateVolume", "nfs.example", status.Error(codes.InvalidArgument, "no server, password hunter2"), redact)
