@@ -1,0 +1,57 @@
+// Package catalog keeps the records of volumes on the export itself, the only
+// database there is: .nfs-csi/volumes/<subDir>/.record.json says who owns the
+// directory <subDir>.
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// recordVersion is written into every record. A record with a higher one was
+// written by a driver that knows more; it is left alone.
+const recordVersion = 1
+
+// Record says who owns a directory. Fields are only ever added.
+type Record struct {
+	Version int `json:"version"`
+	// Name is the CSI name of the volume, whatever characters it has.
+	Name   string `json:"name"`
+	ID     string `json:"id"`
+	SubDir string `json:"subDir"`
+	// Capacity in bytes, 0 when none was asked for.
+	Capacity int64 `json:"capacity"`
+	// Parameters that shape the volume, and apart from them what the provisioner
+	// told about the claim.
+	Parameters   map[string]string `json:"parameters"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+	OnDelete     volume.OnDelete   `json:"onDelete"`
+	MountOptions []string          `json:"mountOptions,omitempty"`
+	Created      time.Time         `json:"created"`
+}
+
+func encode(r Record) ([]byte, error) {
+	r.Version = recordVersion
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
+}
+
+func decode(b []byte) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return Record{}, fmt.Errorf("not a record: %w", err)
+	}
+	switch {
+	case r.Version < 1 || r.Version > recordVersion:
+		return Record{}, fmt.Errorf("record version %d, this driver knows up to %d", r.Version, recordVersion)
+	case r.Name == "" || r.SubDir == "":
+		return Record{}, fmt.Errorf("record without a name or a directory")
+	}
+	return r, nil
+}
