@@ -1,0 +1,184 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+const dirPrefix = "share-"
+
+var errClosed = errors.New("share: closed")
+
+// entry is one mount, from before it is made until after it is gone.
+type entry struct {
+	key    string
+	export volume.Export
+	opts   nfsmount.Options
+
+	ready chan struct{} // closed when the mount has been made or has failed
+	dir   string        // set before ready is closed, like root and err
+	root  *os.Root
+	err   error
+
+	// Guarded by Cache.mu.
+	refs      int
+	forgotten bool // not in Cache.entries any more: goes with its last user
+	idle      *time.Timer
+}
+
+// Handle is the use of one mount.
+type Handle struct {
+	cache *Cache
+	entry *entry
+	once  sync.Once
+}
+
+// Root is the export's root directory; not to be closed, nor used after Release.
+func (h *Handle) Root() *os.Root { return h.entry.root }
+
+// Release ends the use. Further calls do nothing.
+func (h *Handle) Release() {
+	h.once.Do(func() { h.cache.leave(h.entry) })
+}
+
+// Invalidate makes the next Acquire mount the export anew, for when this mount
+// turned out to be stale. The handle must still be released.
+func (h *Handle) Invalidate() {
+	h.cache.mu.Lock()
+	defer h.cache.mu.Unlock()
+	h.cache.forget(h.entry)
+}
+
+// join finds or begins the mount and counts the caller in.
+func (c *Cache) join(export volume.Export, opts nfsmount.Options, anyWillDo bool) (*entry, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	key := export.String() + " " + opts.String()
+	e := c.entries[key]
+	if e == nil && anyWillDo {
+		e = c.mountedOf(export)
+	}
+	if e == nil {
+		e = &entry{key: key, export: export, opts: opts, ready: make(chan struct{})}
+		c.entries[key] = e
+		c.wg.Add(1)
+		// The mount belongs to the cache, not to the caller who asked first: it is
+		// of use to the next one when this one has gone.
+		go c.mount(e)
+	}
+	e.refs++
+	if e.idle != nil {
+		e.idle.Stop()
+		e.idle = nil
+	}
+	return e, nil
+}
+
+func (c *Cache) mountedOf(export volume.Export) *entry {
+	for _, e := range c.entries {
+		if e.export != export {
+			continue
+		}
+		select {
+		case <-e.ready:
+			return e // a failed one is not in the map
+		default:
+		}
+	}
+	return nil
+}
+
+// leave counts a caller out.
+func (c *Cache) leave(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.refs--; e.refs > 0 {
+		return
+	}
+	if e.forgotten {
+		c.dismantle(e)
+		return
+	}
+	e.idle = time.AfterFunc(c.cfg.IdleTimeout, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e.refs == 0 {
+			c.forget(e)
+		}
+	})
+}
+
+// forget takes the entry out of the map; with c.mu held.
+func (c *Cache) forget(e *entry) {
+	if e.forgotten {
+		return
+	}
+	e.forgotten = true
+	delete(c.entries, e.key)
+	if e.idle != nil {
+		e.idle.Stop()
+	}
+	if e.refs == 0 {
+		c.dismantle(e)
+	}
+}
+
+// dismantle unmounts an entry that nobody can reach any more; with c.mu held.
+func (c *Cache) dismantle(e *entry) {
+	go func() {
+		defer c.wg.Done()
+		<-e.ready
+		if e.err == nil {
+			c.unmount(e)
+		}
+	}()
+}
+
+// mount makes the mount and opens it. Both can block on the server.
+func (c *Cache) mount(e *entry) {
+	defer close(e.ready)
+	if e.err = c.open(e); e.err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.forget(e)
+	}
+}
+
+func (c *Cache) open(e *entry) error {
+	dir, err := os.MkdirTemp(c.cfg.Dir, dirPrefix)
+	if err != nil {
+		return err
+	}
+	if err := c.cfg.Mounter.Mount(c.ctx, nfsmount.Mount{Export: e.export, Target: dir, Options: e.opts}); err != nil {
+		return errors.Join(err, os.Remove(dir))
+	}
+	e.dir = dir
+	if e.root, err = os.OpenRoot(dir); err != nil {
+		c.unmount(e)
+		return err
+	}
+	return nil
+}
+
+func (c *Cache) unmount(e *entry) {
+	ctx := context.WithoutCancel(c.ctx)
+	var closeErr error
+	if e.root != nil {
+		closeErr = e.root.Close()
+	}
+	err := errors.Join(closeErr, c.cfg.Mounter.Unmount(ctx, e.dir), os.Remove(e.dir))
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Could not take away the mount of a share", "source", e.export.String(), "target", e.dir)
+	}
+}

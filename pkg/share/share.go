@@ -1,0 +1,166 @@
+// Package share keeps exports mounted for the controller: one mount per export
+// and mount options however many calls use it, taken away when it has been idle.
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Mounter is what the cache needs of nfsmount.Mounter.
+type Mounter interface {
+	Mount(ctx context.Context, m nfsmount.Mount) error
+	Unmount(ctx context.Context, target string) error
+	Mounts(ctx context.Context) ([]nfsmount.Entry, error)
+}
+
+// Config of a Cache.
+type Config struct {
+	Mounter Mounter
+	// Dir is where the mount points are made. It belongs to this cache alone:
+	// what is found mounted there at the start is taken away.
+	Dir string
+	// IdleTimeout is how long a mount is kept after its last use.
+	IdleTimeout time.Duration
+}
+
+// Cache of mounted exports.
+type Cache struct {
+	cfg  Config
+	ctx  context.Context // ends with Close; mounts in the making end with it
+	stop context.CancelFunc
+	wg   sync.WaitGroup // counts entries from their making to their end
+
+	mu      sync.Mutex
+	closed  bool
+	entries map[string]*entry // by export and options
+}
+
+// New checks the configuration, makes the directory and clears it of what an
+// earlier process left mounted.
+func New(ctx context.Context, cfg Config) (*Cache, error) {
+	if cfg.Mounter == nil || !filepath.IsAbs(cfg.Dir) || cfg.IdleTimeout <= 0 {
+		return nil, errors.New("share: a mounter, an absolute directory and a positive idle timeout are needed")
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("share: %w", err)
+	}
+	// The mount table has no symlinks in its paths.
+	dir, err := filepath.EvalSymlinks(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("share: %w", err)
+	}
+	cfg.Dir = dir
+	if err := clean(ctx, cfg.Mounter, dir); err != nil {
+		return nil, fmt.Errorf("share: clean %s: %w", dir, err)
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	return &Cache{cfg: cfg, ctx: life, stop: stop, entries: map[string]*entry{}}, nil
+}
+
+// clean unmounts what is mounted below dir and removes the empty mount points.
+// It removes nothing that has content: should an unmount have failed, that
+// content is somebody's data.
+func clean(ctx context.Context, m Mounter, dir string) error {
+	table, err := m.Mounts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range table {
+		if strings.HasPrefix(e.Target, dir+"/") {
+			klog.FromContext(ctx).Info("Unmounting what an earlier process left", "target", e.Target, "source", e.Source)
+			if err := m.Unmount(ctx, e.Target); err != nil {
+				return err
+			}
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range left {
+		if d.IsDir() && strings.HasPrefix(d.Name(), dirPrefix) {
+			if err := os.Remove(filepath.Join(dir, d.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Acquire returns the export mounted with these options, mounting it if it is
+// not. The handle must be released. Errors: those of nfsmount.Mounter; when ctx
+// ends first, volume.ErrUnreachable, while the mount goes on for the next caller.
+func (c *Cache) Acquire(ctx context.Context, export volume.Export, options []string) (*Handle, error) {
+	// Nobody runs, or opens devices, from the controller's mounts, and whatever
+	// pods may be given, the controller has to write.
+	opts, err := nfsmount.ParseOptions(slices.Concat(options, []string{"rw", "nosuid", "nodev", "noexec"}))
+	if err != nil {
+		return nil, err
+	}
+	return c.acquire(ctx, export, opts, false)
+}
+
+// AcquireAny is Acquire for callers who do not know the options the export was
+// used with: a mount of it that is there already will do.
+func (c *Cache) AcquireAny(ctx context.Context, export volume.Export, fallback []string) (*Handle, error) {
+	opts, err := nfsmount.ParseOptions(slices.Concat(fallback, []string{"rw", "nosuid", "nodev", "noexec"}))
+	if err != nil {
+		return nil, err
+	}
+	return c.acquire(ctx, export, opts, true)
+}
+
+func (c *Cache) acquire(ctx context.Context, export volume.Export, opts nfsmount.Options, anyWillDo bool) (*Handle, error) {
+	e, err := c.join(export, opts, anyWillDo)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-e.ready:
+	case <-ctx.Done():
+		c.leave(e)
+		return nil, fmt.Errorf("%s is still being mounted: %w: %w", export, volume.ErrUnreachable, ctx.Err())
+	}
+	if e.err != nil {
+		c.leave(e)
+		return nil, e.err
+	}
+	return &Handle{cache: c, entry: e}, nil
+}
+
+// Close unmounts everything, waiting until ctx ends for handles that are still
+// in use and mounts that are under way.
+func (c *Cache) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	for _, e := range c.entries {
+		c.forget(e)
+	}
+	c.mu.Unlock()
+	c.stop()
+
+	done := make(chan struct{})
+	go func() {
+		c.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("share: mounts are still in use: %w", ctx.Err())
+	}
+}
