@@ -1,0 +1,261 @@
+// Package host boots the guest: a User Mode Linux kernel that runs as an
+// ordinary process on the machine's own file system, which it can read but not
+// write.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/nfs-csi/nfs-csi/test/lab/internal/job"
+)
+
+// GuestCommand is the hidden subcommand that the guest's kernel starts as init.
+const GuestCommand = "guest"
+
+const kernel = "/usr/bin/linux.uml"
+
+// Options say what to boot.
+type Options struct {
+	Command  []string      // empty: a shell
+	Env      []string      // added to the guest's own
+	Scratch  string        // empty: a temporary directory, removed afterwards
+	Keep     bool          // leave the disks in Scratch for another boot
+	Timeout  time.Duration // of the whole run
+	Memory   string        // as the mem= parameter of the kernel takes it
+	Ext4Size string
+	XFSSize  string
+	NodeSize string
+	Cluster  *job.Cluster // nil: NFS only
+	CacheDir string
+}
+
+// ErrDeadline is why a run that took too long was ended.
+var ErrDeadline = errors.New("the lab's deadline has passed")
+
+// The guest's descriptors behind standard input, output and error.
+const (
+	stdoutFD = 3 + iota
+	stderrFD
+	consoleFD
+	extraFiles = iota
+)
+
+// Run boots the guest, runs the command in it and returns its exit code.
+func Run(ctx context.Context, o Options) (int, error) {
+	if os.Geteuid() != 0 {
+		return 0, errors.New("the lab has to run as root: it makes mount and PID namespaces")
+	}
+	if _, err := os.Stat(kernel); err != nil {
+		return 0, fmt.Errorf("%w; `lab deps` installs it", err)
+	}
+	scratch, cleanup, err := o.scratch()
+	if err != nil {
+		return 0, err
+	}
+	code, err := o.boot(ctx, scratch)
+	cleanup(err != nil && !errors.Is(err, context.Canceled))
+	return code, err
+}
+
+// scratch makes the directory that the guest may write to. The cleanup keeps
+// the logs when it is told that the run failed.
+func (o Options) scratch() (dir string, cleanup func(failed bool), err error) {
+	dir = o.Scratch
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "nfs-csi-lab-"); err != nil {
+			return "", nil, err
+		}
+	} else if dir, err = filepath.Abs(dir); err != nil {
+		return "", nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "logs"), 0o755); err != nil {
+		return "", nil, err
+	}
+	return dir, func(failed bool) {
+		if o.Keep {
+			fmt.Fprintf(os.Stderr, "lab: disks and logs are kept in %s\n", dir)
+			return
+		}
+		for _, d := range o.disks() {
+			os.Remove(filepath.Join(dir, d.name+".img"))
+		}
+		if failed {
+			fmt.Fprintf(os.Stderr, "lab: logs are kept in %s\n", filepath.Join(dir, "logs"))
+			return
+		}
+		if o.Scratch == "" {
+			os.RemoveAll(dir)
+		}
+	}, nil
+}
+
+func (o Options) boot(ctx context.Context, scratch string) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, ErrDeadline)
+	defer cancel()
+	j, err := o.job()
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(job.Clear(scratch), j.Write(scratch)); err != nil {
+		return 0, err
+	}
+	argv, err := o.kernelArgs(scratch, j.Terminal != nil)
+	if err != nil {
+		return 0, err
+	}
+	if j.Terminal != nil {
+		state, err := term.MakeRaw(int(os.Stdin.Fd()))
+		if err != nil {
+			return 0, err
+		}
+		defer term.Restore(int(os.Stdin.Fd()), state)
+	}
+	bootErr := o.runKernel(ctx, scratch, argv)
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	result, err := job.ReadResult(scratch)
+	if err != nil {
+		return 0, fmt.Errorf("the guest ended without a result: %w", errors.Join(bootErr, err))
+	}
+	if result.Error != "" {
+		return 0, fmt.Errorf("guest: %s", result.Error)
+	}
+	return result.ExitCode, nil
+}
+
+func (o Options) job() (job.Job, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return job.Job{}, err
+	}
+	root, err := modules(o.CacheDir)
+	if err != nil {
+		return job.Job{}, err
+	}
+	j := job.Job{Command: o.Command, Dir: dir, Share: []string{repository(dir), o.CacheDir}, Env: o.Env, ModulesRoot: root, Cluster: o.Cluster}
+	if o.Cluster != nil && len(o.Cluster.Images) > 0 {
+		j.Share = append(j.Share, filepath.Dir(o.Cluster.Images[0]))
+	}
+	if len(o.Command) == 0 {
+		if j.Terminal, err = terminal(); err != nil {
+			return job.Job{}, err
+		}
+	}
+	return j, nil
+}
+
+// terminal describes ours to the guest's shell. A command gets none, so that
+// Ctrl-C is a signal to the lab, which ends the guest even if that hangs.
+func terminal() (*job.Terminal, error) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
+		return nil, errors.New("a shell in the guest needs a terminal; give a command after --")
+	}
+	cols, rows, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	return &job.Terminal{Rows: uint16(rows), Cols: uint16(cols), Type: os.Getenv("TERM")}, nil
+}
+
+func (o Options) kernelArgs(scratch string, terminal bool) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	stdin := "null"
+	if terminal {
+		stdin = "fd:0"
+	}
+	args := []string{
+		kernel, "mem=" + o.Memory, "noreboot", "panic=-1", "uml_dir=/dev/shm/uml", "umid=lab",
+		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + self,
+		"con=null", fmt.Sprintf("con0=null,fd:%d", consoleFD),
+		"ssl=null", fmt.Sprintf("ssl0=%s,fd:%d", stdin, stdoutFD), fmt.Sprintf("ssl1=null,fd:%d", stderrFD),
+	}
+	for i, d := range o.disks() {
+		path, err := d.make(scratch)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, fmt.Sprintf("ubd%c=%s", 'a'+i, path))
+	}
+	if i := slices.IndexFunc(args, func(a string) bool {
+		return strings.ContainsAny(a, " ,") && !strings.HasPrefix(a, "con") && !strings.HasPrefix(a, "ssl")
+	}); i >= 0 {
+		return nil, fmt.Errorf("the kernel's command line cannot carry %q: no blanks or commas in the path of the lab or of the scratch directory", args[i])
+	}
+	return append(args, "--", GuestCommand, scratch), nil
+}
+
+func (o Options) runKernel(ctx context.Context, scratch string, argv []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	console, err := os.Create(filepath.Join(scratch, "logs", "console.log"))
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+
+	cmd := jailed(self, scratch, argv)
+	cmd.Stdin = os.Stdin
+	cmd.Stdout, cmd.Stderr = console, console
+	stdout, stdoutDone, err := relay(os.Stdout)
+	if err != nil {
+		return err
+	}
+	stderr, stderrDone, err := relay(os.Stderr)
+	if err != nil {
+		return err
+	}
+	cmd.ExtraFiles = []*os.File{stdout, stderr, console}
+	err = start(ctx, cmd)
+	stdout.Close()
+	stderr.Close()
+	<-stdoutDone
+	<-stderrDone
+	return err
+}
+
+// start runs cmd, and kills it (and with it its PID namespace) when ctx ends.
+func start(ctx context.Context, cmd *exec.Cmd) error {
+	// Pdeathsig is sent when the thread ends that started the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	return cmd.Wait()
+}
+
+// relay returns a pipe for the guest to write to, whose bytes go to w. It keeps
+// the kernel from changing the terminal behind w.
+func relay(w io.Writer) (*os.File, <-chan struct{}, error) {
+	r, guest, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer r.Close()
+		_, _ = io.Copy(w, r)
+	}()
+	return guest, done, nil
+}

@@ -1,0 +1,137 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// kubeSource is the module of the multi-call binary, below the repository.
+const kubeSource = "test/lab/kube"
+
+// BuildKube returns the path of the Kubernetes programs, built if the cache does
+// not have them for just these sources and this Go.
+func BuildKube(ctx context.Context, cache string) (string, error) {
+	source, err := findUp(kubeSource)
+	if err != nil {
+		return "", err
+	}
+	version, err := kubernetesVersion(source)
+	if err != nil {
+		return "", err
+	}
+	key, err := hashFiles(source, "go.mod", "go.sum", "main.go")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(cache, "kube-"+version+"-"+key, "kube")
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
+	fmt.Fprintf(os.Stderr, "lab: building Kubernetes %s, once: 4 to 6 minutes on 2 cores\n", version)
+	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+		return "", err
+	}
+	made := binary + ".new"
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath",
+		"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+version, "-o", made, ".")
+	cmd.Dir = source
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("build the Kubernetes programs in %s: %w", source, err)
+	}
+	return binary, os.Rename(made, binary)
+}
+
+// findUp looks for a path in the working directory and above it.
+func findUp(path string) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		found := filepath.Join(at, path)
+		if _, err := os.Stat(found); err == nil {
+			return found, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no %s in %s or above it: run the lab from within the repository", path, dir)
+		}
+	}
+}
+
+// repository is the root of the checkout that dir is in, or dir itself.
+func repository(dir string) string {
+	if source, err := findUp(kubeSource); err == nil {
+		return strings.TrimSuffix(source, "/"+kubeSource)
+	}
+	return dir
+}
+
+func kubernetesVersion(source string) (string, error) {
+	path := filepath.Join(source, "go.mod")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	mod, err := modfile.ParseLax(path, data, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range mod.Require {
+		if r.Mod.Path == "k8s.io/kubernetes" {
+			return r.Mod.Version, nil
+		}
+	}
+	return "", errors.New(path + " does not require k8s.io/kubernetes")
+}
+
+func hashFiles(dir string, names ...string) (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.Version())
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(h, name, len(data))
+		h.Write(data)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+// imagesDir is where `make images` leaves the archives, below the repository.
+const imagesDir = "bin/images"
+
+// ImageArchives lists the archives that a node imports: those in dir, or in
+// the repository's when it is empty.
+func ImageArchives(dir string) ([]string, error) {
+	if dir == "" {
+		var err error
+		if dir, err = findUp(imagesDir); err != nil {
+			return nil, fmt.Errorf("%w; `make images` packs the images there", err)
+		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(strings.ReplaceAll(dir, "*", `\*`) + "/*.tar")
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no image archives (*.tar) in %s: `make images` packs them", dir)
+	}
+	return found, nil
+}
