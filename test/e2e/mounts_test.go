@@ -16,7 +16,10 @@ func mountsOf(volume string) ([]*mountinfo.Info, error) {
 	})
 }
 
-// expectMounted checks that the volume is one NFS mount for each of the pods.
+const kubeletPods = "/var/lib/kubelet/pods/"
+
+// expectMounted checks that the volume is one NFS mount for each of the pods,
+// where kubelet wants it; the node may have other views of its directory.
 func (e *env) expectMounted(volume string, pods ...*corev1.Pod) {
 	e.t.Helper()
 	mounts, err := mountsOf(volume)
@@ -29,7 +32,7 @@ func (e *env) expectMounted(volume string, pods ...*corev1.Pod) {
 			e.t.Errorf("%s is %s of type %s, want the volume's directory over NFS", m.Mountpoint, m.Source, m.FSType)
 		}
 		for _, pod := range pods {
-			if strings.Contains(m.Mountpoint, string(pod.UID)) {
+			if strings.HasPrefix(m.Mountpoint, kubeletPods+string(pod.UID)+"/") {
 				byPod[pod.Name]++
 			}
 		}
