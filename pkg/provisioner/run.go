@@ -13,6 +13,9 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
+// abandonGrace is how long calls may take to notice that they are abandoned.
+const abandonGrace = 2 * time.Second
+
 // ErrDrainTimeout is wrapped when operations under way had to be abandoned.
 var ErrDrainTimeout = errors.New("operations under way did not finish in time")
 
@@ -30,13 +33,21 @@ func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
 	select {
 	case <-drain:
 	case <-ctx.Done():
-		cause = context.Cause(ctx)
 	case cause = <-p.config.Driver.Lost():
 		abandon(cause)
 	}
 	stop()
-	if err := p.await(ctx, idle, abandon); cause == nil {
-		cause = err
+	if !idleWithin(ctx, idle, p.config.DrainTimeout) {
+		late := fmt.Errorf("%w: %s", ErrDrainTimeout, p.config.DrainTimeout)
+		abandon(late)
+		// Saving a PersistentVolume cannot be abandoned, only left behind.
+		idleWithin(context.WithoutCancel(ctx), idle, abandonGrace)
+		if cause == nil {
+			cause = late
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return cause
 }
@@ -69,20 +80,18 @@ func (p *Provisioner) start(work, operations context.Context) <-chan struct{} {
 	return idle
 }
 
-func (p *Provisioner) await(ctx context.Context, idle <-chan struct{}, abandon context.CancelCauseFunc) error {
-	timer := time.NewTimer(p.config.DrainTimeout)
+// idleWithin tells whether idle was closed before the time was up or ctx ended.
+func idleWithin(ctx context.Context, idle <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-idle:
-		return nil
+		return true
 	case <-ctx.Done():
-		<-idle
-		return context.Cause(ctx)
+		return false
 	case <-timer.C:
+		return false
 	}
-	abandon(ErrDrainTimeout)
-	<-idle
-	return fmt.Errorf("%w: %s", ErrDrainTimeout, p.config.DrainTimeout)
 }
 
 func (p *Provisioner) libraryOptions() []func(*controller.ProvisionController) error {

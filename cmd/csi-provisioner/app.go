@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/observe"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// App is the whole program.
+type App struct {
+	config    Config
+	naming    plan.Naming
+	client    kubernetes.Interface
+	election  *election
+	telemetry *telemetry
+	http      *observe.Server
+}
+
+// New checks config and binds the HTTP endpoint.
+func New(config Config) (*App, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	naming, err := plan.NewNaming(config.VolumeNamePrefix, config.VolumeNameUUIDLength)
+	if err != nil {
+		return nil, err
+	}
+	work, lease, err := config.clients()
+	if err != nil {
+		return nil, err
+	}
+	telemetry, err := newTelemetry()
+	if err != nil {
+		return nil, err
+	}
+	app := &App{config: config, naming: naming, client: work, telemetry: telemetry}
+	if config.LeaderElection.Enabled {
+		app.election = newElection(config.LeaderElection, lease)
+	}
+	if config.HTTPEndpoint != "" {
+		if app.http, err = observe.Listen(app.observed()); err != nil {
+			return nil, err
+		}
+	}
+	return app, nil
+}
+
+func (a *App) observed() observe.Config {
+	checks := map[string]observe.Check{
+		// That it answers is all: a driver that is away is waited for, and
+		// restarting this process would not bring it back.
+		"/healthz": func(context.Context) error { return nil },
+	}
+	if a.election != nil {
+		checks["/healthz/leader-election"] = a.election.check
+	}
+	return observe.Config{
+		Addr:        a.config.HTTPEndpoint,
+		MetricsPath: a.config.MetricsPath,
+		Gatherer:    a.telemetry.gatherer,
+		Checks:      checks,
+		Pprof:       a.config.Pprof,
+	}
+}
+
+// Run works until ctx ends, lets calls under way finish and returns nil; any
+// other end is an error.
+func (a *App) Run(ctx context.Context) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	if a.http != nil {
+		group.Go(func() error { return a.http.Run(serving) })
+	}
+	group.Go(func() error {
+		// Health is served until the end: a pod that finishes is not unhealthy.
+		defer stopServing()
+		return a.provision(groupCtx)
+	})
+	return group.Wait()
+}
+
+func (a *App) provision(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	driver, err := provisioner.ConnectDriver(ctx, provisioner.DriverConfig{
+		Address: a.config.CSIAddress,
+		Timeout: a.config.Timeout,
+		Metrics: a.telemetry.calls,
+	})
+	if err != nil && ctx.Err() != nil {
+		return nil // asked to stop while waiting
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = driver.Close() }()
+	name := driver.Facts().Name
+	a.telemetry.calls.SetDriverName(name)
+	logger.Info("CSI driver is ready", "driver", name, "address", a.config.CSIAddress)
+
+	p, err := a.provisioner(driver)
+	if err != nil {
+		return err
+	}
+	work := func(lead context.Context) error { return p.Run(lead, ctx.Done()) }
+	if a.election != nil {
+		return a.election.run(ctx, leaseName(name), work)
+	}
+	return work(context.WithoutCancel(ctx))
+}
+
+func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner, error) {
+	return provisioner.New(provisioner.Config{
+		Client:              a.client,
+		Driver:              driver,
+		Metrics:             a.telemetry.library,
+		Naming:              a.naming,
+		Identity:            newIdentity(driver.Facts().Name),
+		DefaultFSType:       a.config.DefaultFSType,
+		ExtraCreateMetadata: a.config.ExtraCreateMetadata,
+		ReadOnlyPublish:     a.config.ReadOnlyPublish,
+		RetryMin:            a.config.RetryIntervalStart,
+		RetryMax:            a.config.RetryIntervalMax,
+		Workers:             a.config.WorkerThreads,
+		DrainTimeout:        a.config.ShutdownTimeout,
+	})
+}
+
+// newIdentity tells this process from others in the volumes it makes, in the form
+// that the external-provisioner gives it.
+func newIdentity(driver string) string {
+	//nolint:gosec // only tells processes apart that started at the same time
+	number := rand.IntN(10000)
+	return fmt.Sprintf("%d-%d-%s", time.Now().UnixMilli(), number, driver)
+}

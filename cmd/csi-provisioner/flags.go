@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// flags are the command line.
+type flags struct {
+	config  Config
+	logging *logsapi.LoggingConfiguration
+	version bool
+}
+
+// parseFlags returns pflag.ErrHelp after it wrote the usage to out.
+func parseFlags(args []string, out io.Writer) (*flags, error) {
+	parsed := &flags{
+		logging: logsapi.NewLoggingConfiguration(),
+		config: Config{
+			// Named by nobody but the environment, which therefore never wins over
+			// a flag.
+			KubeconfigFallback: os.Getenv("KUBECONFIG"),
+		},
+	}
+	set := pflag.NewFlagSet("csi-provisioner", pflag.ContinueOnError)
+	set.SetOutput(out)
+	set.BoolVar(&parsed.version, "version", false, "Print the version and exit.")
+	addDriverFlags(set, &parsed.config)
+	addKubernetesFlags(set, &parsed.config)
+	addVolumeFlags(set, &parsed.config)
+	addWorkFlags(set, &parsed.config)
+	addLeaderElectionFlags(set, &parsed.config.LeaderElection)
+	addHTTPFlags(set, &parsed.config)
+	logsapi.AddFlags(parsed.logging, set)
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
+	}
+	return parsed, nil
+}
+
+func addDriverFlags(set *pflag.FlagSet, c *Config) {
+	set.StringVar(&c.CSIAddress, "csi-address", "/run/csi/socket",
+		"Path of the CSI driver's unix socket.")
+	// Ten seconds, as the external-provisioner has it, is shorter than a slow
+	// create takes: calls then time out and are repeated while the driver works.
+	set.DurationVar(&c.Timeout, "timeout", time.Minute,
+		"How long one call of the CSI driver may take. A call that takes longer is repeated, so this should be longer than creating a volume usually takes.")
+}
+
+func addKubernetesFlags(set *pflag.FlagSet, c *Config) {
+	set.StringVar(&c.Kubeconfig, "kubeconfig", "",
+		"Path of a kubeconfig file. Without it and without --master, the file that KUBECONFIG names is used, then the pod's service account.")
+	set.StringVar(&c.Master, "master", "",
+		"URL of the API server, instead of the one in the kubeconfig file.")
+	set.Float32Var(&c.KubeAPIQPS, "kube-api-qps", 0,
+		"Requests per second to the API server; 0 for no limit on this side, as the API server shares itself out fairly.")
+	set.IntVar(&c.KubeAPIBurst, "kube-api-burst", 0,
+		"Requests to the API server at once, with --kube-api-qps; 0 for twice --kube-api-qps.")
+}
+
+func addVolumeFlags(set *pflag.FlagSet, c *Config) {
+	set.StringVar(&c.VolumeNamePrefix, "volume-name-prefix", "pvc",
+		"Prefix of the names of volumes.")
+	set.IntVar(&c.VolumeNameUUIDLength, "volume-name-uuid-length", plan.WholeUID,
+		"How many hexadecimal digits of the claim's UID follow the prefix, up to 32; -1 for the whole UID with dashes. With few digits, names of different claims can collide.")
+	set.StringVar(&c.DefaultFSType, "default-fstype", "",
+		"File system type of volumes whose StorageClass names none; empty to leave it to the driver.")
+	set.BoolVar(&c.ExtraCreateMetadata, "extra-create-metadata", false,
+		"Pass the names of claim and volume to the driver, as parameters csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace and csi.storage.k8s.io/pv/name.")
+	set.BoolVar(&c.ReadOnlyPublish, "controller-publish-readonly", false,
+		"Mark volumes of claims whose only access mode is ReadOnlyMany as read-only.")
+}
+
+func addWorkFlags(set *pflag.FlagSet, c *Config) {
+	set.DurationVar(&c.RetryIntervalStart, "retry-interval-start", time.Second,
+		"Time until the first repetition of a failed creation or deletion; doubles with each failure.")
+	set.DurationVar(&c.RetryIntervalMax, "retry-interval-max", 5*time.Minute,
+		"Longest time between repetitions of a failed creation or deletion.")
+	set.IntVar(&c.WorkerThreads, "worker-threads", 100,
+		"How many volumes are created, and how many are deleted, at the same time.")
+	set.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", 25*time.Second,
+		"How long calls under way may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
+}
+
+func addLeaderElectionFlags(set *pflag.FlagSet, c *LeaderElectionConfig) {
+	set.BoolVar(&c.Enabled, "leader-election", false,
+		"Let only one of several replicas work, the one that holds the Lease named after the driver.")
+	set.StringVar(&c.Namespace, "leader-election-namespace", "",
+		"Namespace of the Lease; empty for the pod's own.")
+	set.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second,
+		"Time after the last renewal until another replica takes over.")
+	set.DurationVar(&c.RenewDeadline, "leader-election-renew-deadline", 10*time.Second,
+		"Time without a successful renewal after which the leader gives up.")
+	set.DurationVar(&c.RetryPeriod, "leader-election-retry-period", 5*time.Second,
+		"Time between tries to get or renew the Lease.")
+}
+
+func addHTTPFlags(set *pflag.FlagSet, c *Config) {
+	set.StringVar(&c.HTTPEndpoint, "http-endpoint", "",
+		"TCP address, such as :8080, for metrics, /healthz and /healthz/leader-election; empty for none.")
+	set.StringVar(&c.MetricsPath, "metrics-path", "/metrics",
+		"Path of the metrics on --http-endpoint.")
+	set.BoolVar(&c.Pprof, "enable-pprof", false,
+		"Serve profiles on --http-endpoint, under /debug/pprof/.")
+}

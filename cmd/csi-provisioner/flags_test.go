@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func TestDefaults(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	parsed, err := parseFlags(nil, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		CSIAddress:           "/run/csi/socket",
+		Timeout:              time.Minute,
+		VolumeNamePrefix:     "pvc",
+		VolumeNameUUIDLength: -1,
+		RetryIntervalStart:   time.Second,
+		RetryIntervalMax:     5 * time.Minute,
+		WorkerThreads:        100,
+		ShutdownTimeout:      25 * time.Second,
+		LeaderElection: LeaderElectionConfig{
+			LeaseDuration: 15 * time.Second,
+			RenewDeadline: 10 * time.Second,
+			RetryPeriod:   5 * time.Second,
+		},
+		MetricsPath: "/metrics",
+	}
+	if parsed.config != want {
+		t.Errorf("got  %+v\nwant %+v", parsed.config, want)
+	}
+	if err := parsed.config.validate(); err != nil {
+		t.Errorf("the defaults are refused: %v", err)
+	}
+}
+
+func TestEveryFlagIsRead(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/env")
+	parsed, err := parseFlags(strings.Fields(`
+		--csi-address=/s --timeout=2s --kubeconfig=/k --master=https://m --kube-api-qps=3 --kube-api-burst=4
+		--volume-name-prefix=v --volume-name-uuid-length=5 --default-fstype=xfs --extra-create-metadata
+		--controller-publish-readonly --retry-interval-start=6s --retry-interval-max=7s --worker-threads=8
+		--shutdown-timeout=9s --leader-election --leader-election-namespace=n --leader-election-lease-duration=30s
+		--leader-election-renew-deadline=20s --leader-election-retry-period=10s --http-endpoint=:1
+		--metrics-path=/m --enable-pprof -v=4 --logging-format=json`), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		CSIAddress: "/s", Timeout: 2 * time.Second,
+		Kubeconfig: "/k", Master: "https://m", KubeAPIQPS: 3, KubeAPIBurst: 4, KubeconfigFallback: "/env",
+		VolumeNamePrefix: "v", VolumeNameUUIDLength: 5, DefaultFSType: "xfs", ExtraCreateMetadata: true, ReadOnlyPublish: true,
+		RetryIntervalStart: 6 * time.Second, RetryIntervalMax: 7 * time.Second, WorkerThreads: 8, ShutdownTimeout: 9 * time.Second,
+		LeaderElection: LeaderElectionConfig{
+			Enabled: true, Namespace: "n",
+			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 10 * time.Second,
+		},
+		HTTPEndpoint: ":1", MetricsPath: "/m", Pprof: true,
+	}
+	if parsed.config != want {
+		t.Errorf("got  %+v\nwant %+v", parsed.config, want)
+	}
+	if parsed.logging.Verbosity != 4 || parsed.logging.Format != "json" {
+		t.Errorf("logging is %+v", parsed.logging)
+	}
+}
+
+func TestFlagsRefused(t *testing.T) {
+	for _, args := range [][]string{{"--no-such-flag"}, {"extra"}, {"--timeout=soon"}} {
+		if _, err := parseFlags(args, &bytes.Buffer{}); err == nil {
+			t.Errorf("%q accepted", args)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := parseFlags([]string{"--help"}, &out); !errors.Is(err, pflag.ErrHelp) || !strings.Contains(out.String(), "--csi-address") {
+		t.Errorf("--help gave %v and wrote %s", err, &out)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"--version"}, &out); err != nil || out.String() != "csi-provisioner dev\n" {
+		t.Errorf("--version gave %v and wrote %q", err, &out)
+	}
+}
+
+func TestConfigRefused(t *testing.T) {
+	tests := map[string]string{
+		"--csi-address=":                           "--csi-address",
+		"--timeout=0s":                             "--timeout",
+		"--kube-api-qps=-1":                        "--kube-api-qps",
+		"--kube-api-burst=-1":                      "--kube-api-burst",
+		"--retry-interval-start=0s":                "--retry-interval-start",
+		"--retry-interval-max=1ms":                 "--retry-interval-max",
+		"--worker-threads=0":                       "--worker-threads",
+		"--shutdown-timeout=-1s":                   "--shutdown-timeout",
+		"--enable-pprof":                           "--http-endpoint",
+		"--volume-name-prefix=PVC":                 "prefix",
+		"--volume-name-uuid-length=0":              "UUID length",
+		"--leader-election-retry-period=0s":        "--leader-election-retry-period",
+		"--leader-election-renew-deadline=5s":      "--leader-election-renew-deadline",
+		"--leader-election-lease-duration=10s":     "--leader-election-lease-duration",
+		"--metrics-path=relative":                  "relative",
+		"--http-endpoint=256.256.256.256:1":        "256.256.256.256",
+		"--metrics-path=/healthz/leader-election":  "metrics path",
+		"--kubeconfig=/does/not/exist/kube.config": "/does/not/exist/kube.config",
+	}
+	for flag, says := range tests {
+		t.Run(flag, func(t *testing.T) {
+			args := []string{"--leader-election", "--master=http://127.0.0.1:1", "--kubeconfig="}
+			if flag != "--enable-pprof" {
+				args = append(args, "--http-endpoint=127.0.0.1:0")
+			}
+			parsed, err := parseFlags(append(args, flag), &bytes.Buffer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := New(parsed.config); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("New() = %v, want an error that says %q", err, says)
+			}
+		})
+	}
+}
+
+func writeKubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\n" +
+		"clusters: [{name: k, cluster: {server: '" + server + "'}}]\n" +
+		"contexts: [{name: c, context: {cluster: k}}]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestWhichAPIServer(t *testing.T) {
+	flagged, environment := writeKubeconfig(t, "https://flagged"), writeKubeconfig(t, "https://environment")
+	tests := map[string]struct {
+		config Config
+		want   string
+	}{
+		"flag beats environment":   {Config{Kubeconfig: flagged, KubeconfigFallback: environment}, "https://flagged"},
+		"master beats environment": {Config{Master: "https://master", KubeconfigFallback: environment}, "https://master"},
+		"master beats kubeconfig":  {Config{Master: "https://master", Kubeconfig: flagged}, "https://master"},
+		"environment is the last":  {Config{KubeconfigFallback: environment}, "https://environment"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			config, err := test.config.restConfig()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Host != test.want {
+				t.Errorf("API server is %s, want %s", config.Host, test.want)
+			}
+		})
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	tests := map[string]struct {
+		qps       float32
+		burst     int
+		wantQPS   float32
+		wantBurst int
+	}{
+		"none by default": {0, 0, -1, 0},
+		"none at all":     {0, 10, -1, 0},
+		"as asked for":    {5, 10, 5, 10},
+		"burst follows":   {5, 0, 5, 10},
+		"slow":            {0.1, 0, 0.1, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			config, err := Config{Master: "https://m", KubeAPIQPS: test.qps, KubeAPIBurst: test.burst}.restConfig()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// client-go: negative is no limit, zero is its default of 5.
+			if config.QPS != test.wantQPS || config.Burst != test.wantBurst {
+				t.Errorf("QPS %g, burst %d, want %g, %d", config.QPS, config.Burst, test.wantQPS, test.wantBurst)
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const (
+	testLease = "nfs-example"
+	patience  = 20 * time.Second
+)
+
+func testElection(client *fake.Clientset) *election {
+	return newElection(LeaderElectionConfig{
+		Enabled:       true,
+		Namespace:     "n",
+		LeaseDuration: 2 * time.Second,
+		RenewDeadline: 500 * time.Millisecond,
+		RetryPeriod:   50 * time.Millisecond,
+	}, client)
+}
+
+func holder(t *testing.T, client *fake.Clientset) string {
+	t.Helper()
+	lease, err := client.CoordinationV1().Leases("n").Get(t.Context(), testLease, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func await[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(patience):
+		t.Fatalf("never came: %s", what)
+		panic("unreachable")
+	}
+}
+
+func TestLeaderFinishesThenGivesTheLeaseBack(t *testing.T) {
+	client := fake.NewClientset()
+	ctx, stop := context.WithCancel(t.Context())
+	working, finish, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- testElection(client).run(ctx, testLease, func(lead context.Context) error {
+			close(working)
+			<-finish
+			return lead.Err()
+		})
+	}()
+	await(t, "leadership", working)
+	stop()
+	select {
+	case err := <-done:
+		t.Fatalf("run() = %v with work unfinished", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if holder(t, client) == "" {
+		t.Error("the lease was given back before work was finished")
+	}
+	close(finish)
+	if err := await(t, "the end", done); err != nil {
+		t.Errorf("run() = %v after a clean stop", err)
+	}
+	if identity := holder(t, client); identity != "" {
+		t.Errorf("the lease is still %s's", identity)
+	}
+}
+
+func TestErrorOfWorkIsKept(t *testing.T) {
+	failure := errors.New("no")
+	err := testElection(fake.NewClientset()).run(t.Context(), testLease, func(context.Context) error { return failure })
+	if !errors.Is(err, failure) {
+		t.Errorf("run() = %v, want %v", err, failure)
+	}
+}
+
+func TestOneLeadsAtATimeAndTheNextTakesOver(t *testing.T) {
+	client := fake.NewClientset()
+	ctx, stopFirst := context.WithCancel(t.Context())
+	var leaders atomic.Int32
+	work := func(started chan<- struct{}, until <-chan struct{}) func(context.Context) error {
+		return func(context.Context) error {
+			if leaders.Add(1) > 1 {
+				t.Error("two lead at a time")
+			}
+			defer leaders.Add(-1)
+			close(started)
+			<-until
+			return nil
+		}
+	}
+	first, second := make(chan struct{}), make(chan struct{})
+	firstDone, secondDone := make(chan error, 1), make(chan error, 1)
+	go func() { firstDone <- testElection(client).run(ctx, testLease, work(first, ctx.Done())) }()
+	await(t, "the first leader", first)
+	secondCtx, stopSecond := context.WithCancel(t.Context())
+	go func() { secondDone <- testElection(client).run(secondCtx, testLease, work(second, secondCtx.Done())) }()
+	stopFirst()
+	if err := await(t, "the first's end", firstDone); err != nil {
+		t.Error(err)
+	}
+	await(t, "the second leader", second)
+	stopSecond()
+	if err := await(t, "the second's end", secondDone); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLostLeaseEndsWork(t *testing.T) {
+	client := fake.NewClientset()
+	var cut atomic.Bool
+	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if cut.Load() {
+			return true, nil, errors.New("the API server is gone")
+		}
+		return false, nil, nil
+	})
+	e := testElection(client)
+	var lostAfter time.Duration
+	err := e.run(t.Context(), testLease, func(lead context.Context) error {
+		cut.Store(true)
+		start := time.Now()
+		<-lead.Done()
+		lostAfter = time.Since(start)
+		return lead.Err()
+	})
+	if !errors.Is(err, errLeaseLost) {
+		t.Errorf("run() = %v, want %v", err, errLeaseLost)
+	}
+	// Another replica takes over after the lease duration at the earliest.
+	if lostAfter >= e.config.LeaseDuration {
+		t.Errorf("work went on for %s without a lease of %s", lostAfter, e.config.LeaseDuration)
+	}
+}
+
+func TestWaitingForTheLeaseCanBeStopped(t *testing.T) {
+	client := fake.NewClientset()
+	ctx, stop := context.WithCancel(t.Context())
+	leading, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- testElection(client).run(ctx, testLease, func(context.Context) error {
+			close(leading)
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	await(t, "leadership", leading)
+	standby, stopStandby := context.WithCancel(t.Context())
+	standbyDone := make(chan error, 1)
+	go func() {
+		standbyDone <- testElection(client).run(standby, testLease, func(context.Context) error {
+			t.Error("the standby led")
+			return nil
+		})
+	}()
+	leader := holder(t, client)
+	stopStandby()
+	if err := await(t, "the standby's end", standbyDone); err != nil {
+		t.Errorf("run() = %v", err)
+	}
+	if holder(t, client) != leader {
+		t.Error("the standby gave another's lease back")
+	}
+	stop()
+	if err := await(t, "the leader's end", done); err != nil {
+		t.Errorf("run() = %v", err)
+	}
+}
+
+func TestLeaseName(t *testing.T) {
+	for driver, want := range map[string]string{
+		"nfs.csi.internal":    "nfs-csi-internal",
+		"example.com/nfs":     "example-com-nfs",
+		"ends.with.a.dot.":    "ends-with-a-dot-X",
+		"hostpath.csi.k8s.io": "hostpath-csi-k8s-io",
+	} {
+		if got := leaseName(driver); got != want {
+			t.Errorf("leaseName(%q) = %q, want %q", driver, got, want)
+		}
+	}
+}
+
+func TestOwnNamespace(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "from-env")
+	if got := ownNamespace(); got != "from-env" {
+		t.Errorf("ownNamespace() = %q", got)
+	}
+}

@@ -1,0 +1,55 @@
+// Command csi-provisioner makes and deletes the volumes of PersistentVolumeClaims
+// with the CSI driver whose socket it is given.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register"
+	"k8s.io/klog/v2"
+)
+
+// version is set when linking.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	// The first signal stops gracefully, the second one at once.
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		klog.FromContext(ctx).Error(err, "csi-provisioner failed")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+	klog.Flush()
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags, err := parseFlags(args, out)
+	if errors.Is(err, pflag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if flags.version {
+		_, err := fmt.Fprintln(out, "csi-provisioner", version)
+		return err
+	}
+	if err := logsapi.ValidateAndApply(flags.logging, nil); err != nil {
+		return err
+	}
+	app, err := New(flags.config)
+	if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Starting csi-provisioner", "version", version)
+	return app.Run(ctx)
+}

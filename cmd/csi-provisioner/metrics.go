@@ -1,0 +1,43 @@
+package main
+
+import (
+	csimetrics "github.com/kubernetes-csi/csi-lib-utils/metrics"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics/legacyregistry"
+	// These make client-go's metrics exist: workqueue_* and leader_election_*.
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue"
+	libmetrics "sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
+)
+
+type telemetry struct {
+	gatherer prometheus.Gatherer
+	// calls of the CSI driver.
+	calls csimetrics.CSIMetricsManager
+	// claims made into volumes, and volumes deleted.
+	library libmetrics.Metrics
+}
+
+func newTelemetry() (*telemetry, error) {
+	registry := prometheus.NewRegistry()
+	library := libmetrics.New("controller")
+	for _, collector := range []prometheus.Collector{
+		library.PersistentVolumeClaimProvisionTotal,
+		library.PersistentVolumeClaimProvisionFailedTotal,
+		library.PersistentVolumeClaimProvisionDurationSeconds,
+		library.PersistentVolumeDeleteTotal,
+		library.PersistentVolumeDeleteFailedTotal,
+		library.PersistentVolumeDeleteDurationSeconds,
+	} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	// Process and Go metrics are in the registry that client-go's metrics are in.
+	calls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false))
+	return &telemetry{
+		gatherer: prometheus.Gatherers{registry, calls.GetRegistry(), legacyregistry.DefaultGatherer},
+		calls:    calls,
+		library:  library,
+	}, nil
+}
