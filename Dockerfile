@@ -2,7 +2,7 @@
 # `make images` packs the same two targets without a container engine; it reads
 # this file, so what is said below holds there too.
 
-FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8-trixie AS build
+FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
