@@ -154,7 +154,7 @@ func (c *Catalog) Remove(subDir string) error {
 	if err := c.meta.Remove(recordPath(subDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record of %s: %w", subDir, err)
 	}
-	for dir := recordDir(subDir); dir != volumesDir; dir = path.Dir(dir) {
+	for dir := recordDir(subDir); len(dir) > len(volumesDir); dir = path.Dir(dir) {
 		if err := c.meta.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil // not empty: it leads to other records
 		}
@@ -165,7 +165,7 @@ func (c *Catalog) Remove(subDir string) error {
 // Conflict returns volume.ErrOwned when the directory lies in that of another
 // live volume or holds one.
 func (c *Catalog) Conflict(subDir string) error {
-	for dir := path.Dir(subDir); dir != "."; dir = path.Dir(dir) {
+	for dir := path.Dir(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
 		_, err := c.meta.Lstat(recordPath(dir))
 		if err == nil {
 			return fmt.Errorf("%w: %s lies in the volume %s", volume.ErrOwned, subDir, dir)

@@ -18,6 +18,8 @@ var (
 	// ErrOwned: the directory belongs to another live volume, or holds or lies in
 	// one that does.
 	ErrOwned = errors.New("directory belongs to another volume")
+	// ErrOutOfRange: no volume can have the size asked for.
+	ErrOutOfRange = errors.New("size out of range")
 	// ErrUnsupported: known, but not something this driver does.
 	ErrUnsupported = errors.New("not supported")
 

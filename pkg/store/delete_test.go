@@ -1,0 +1,199 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+func TestDelete(t *testing.T) {
+	l := newLab(t)
+	id := l.create(t, "pvc-1")
+	l.create(t, "pvc-2")
+	l.put(t, "pvc-1/a/b/c")
+	if err := os.Symlink("../pvc-2", filepath.Join(l.dir, "pvc-1/link")); err != nil {
+		t.Fatal(err)
+	}
+	l.put(t, "pvc-2/keep")
+	for range 2 {
+		if err := l.Delete(t.Context(), id, nil); err != nil {
+			t.Fatal(err)
+		}
+		l.mustHave(t, append(live("pvc-2"), "pvc-2/keep")...)
+	}
+	if err := l.Exists(t.Context(), id, nil); !errors.Is(err, volume.ErrNotFound) {
+		t.Errorf("exists: %v", err)
+	}
+	if err := l.Exists(t.Context(), l.id("pvc-2"), nil); err != nil {
+		t.Errorf("exists: %v", err)
+	}
+}
+
+func TestDeleteLegacy(t *testing.T) {
+	l := newLab(t)
+	l.put(t, "legacy/data")
+	l.put(t, "ns/claim/data")
+	l.put(t, "ns/sibling/data")
+	for _, text := range []string{"nfs.test#export#legacy", "nfs.test/export/legacy", "nfs.test#export#ns/claim#pvc-1#"} {
+		id, err := volume.ParseID(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Delete(t.Context(), id, nil); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	l.mustHave(t, "ns", "ns/sibling", "ns/sibling/data")
+}
+
+func TestDeletePolicies(t *testing.T) {
+	l := newLab(t)
+	l.put(t, "old/data")
+	archive := l.id("old")
+	archive.OnDelete = volume.OnDeleteArchive
+	if err := l.Delete(t.Context(), archive, nil); !errors.Is(err, volume.ErrUnsupported) {
+		t.Errorf("archive: %v, want ErrUnsupported", err)
+	}
+	l.mustHave(t, "old", "old/data")
+	retain := l.id("old")
+	retain.OnDelete = volume.OnDeleteRetain
+	for range 2 {
+		if err := l.Delete(t.Context(), retain, nil); err != nil {
+			t.Errorf("retain: %v", err)
+		}
+		l.mustHave(t, "old", "old/data")
+	}
+}
+
+// The policy that counts is the record's, which can be changed after the ID.
+func TestPolicy(t *testing.T) {
+	tests := []struct{ record, id, want volume.OnDelete }{
+		{"", "", volume.OnDeleteDelete},
+		{"", volume.OnDeleteRetain, volume.OnDeleteRetain},
+		{volume.OnDeleteRetain, volume.OnDeleteDelete, volume.OnDeleteRetain},
+		{volume.OnDeleteDelete, "", volume.OnDeleteDelete},
+	}
+	for _, tt := range tests {
+		if got := policy(catalog.Record{OnDelete: tt.record}, volume.ID{OnDelete: tt.id}); got != tt.want {
+			t.Errorf("record %q, ID %q: %q, want %q", tt.record, tt.id, got, tt.want)
+		}
+	}
+}
+
+func TestDeleteLeavesOthersAlone(t *testing.T) {
+	l := newLab(t)
+	l.create(t, "pvc-1")
+	l.put(t, "pvc-1/sub/data")
+	before := l.tree(t)
+
+	inside := l.id("pvc-1/sub")
+	later := l.id("pvc-1")
+	later.Name = "an-older-volume"
+	for name, id := range map[string]volume.ID{"within a live volume": inside, "owned by a later volume": later} {
+		if err := l.Delete(t.Context(), id, nil); !errors.Is(err, volume.ErrOwned) {
+			t.Errorf("%s: %v, want ErrOwned", name, err)
+		}
+	}
+	if after := l.tree(t); strings.Join(after, " ") != strings.Join(before, " ") {
+		t.Errorf("the export changed from %q to %q", before, after)
+	}
+}
+
+func TestDeleteAroundALiveVolume(t *testing.T) {
+	l := newLab(t)
+	rec, err := newRecord(l.request("x"), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.SubDir = "team/x"
+	l.put(t, "team/x/data")
+	root, err := os.OpenRoot(l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	cat, err := catalog.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cat.Close()
+	if err := cat.Create(rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Delete(t.Context(), l.id("team"), nil); !errors.Is(err, volume.ErrOwned) {
+		t.Errorf("delete: %v, want ErrOwned", err)
+	}
+	if _, err := l.Create(t.Context(), l.request("team")); !errors.Is(err, volume.ErrOwned) {
+		t.Errorf("create: %v, want ErrOwned", err)
+	}
+	if _, err := os.Stat(filepath.Join(l.dir, "team/x/data")); err != nil {
+		t.Error(err)
+	}
+}
+
+// The store does not rely on IDs having been parsed.
+func TestDeleteNeverTheExport(t *testing.T) {
+	l := newLab(t)
+	l.put(t, "data")
+	for _, subDir := range []string{"", ".", "..", "/", "../export", ".nfs-csi", "a/.."} {
+		if err := l.Delete(t.Context(), l.id(subDir), nil); err == nil {
+			t.Errorf("%q was deleted", subDir)
+		}
+	}
+	for _, subDir := range []string{"", ".", "..", "/"} {
+		if err := l.Exists(t.Context(), l.id(subDir), nil); !errors.Is(err, volume.ErrInvalid) {
+			t.Errorf("%q exists: %v", subDir, err)
+		}
+	}
+	l.mustHave(t, "data")
+}
+
+func TestUnreadableRecordStopsDelete(t *testing.T) {
+	l := newLab(t)
+	id := l.create(t, "pvc-1")
+	if err := os.WriteFile(filepath.Join(l.dir, ".nfs-csi/volumes/pvc-1/.record.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Delete(t.Context(), id, nil); err == nil {
+		t.Error("deleted although nobody can say whose it is")
+	}
+	l.mustHave(t, live("pvc-1")...)
+}
+
+func TestReclaimResumes(t *testing.T) {
+	l := newLab(t)
+	l.put(t, ".nfs-csi/trash/pvc-0.1700000000000000000/a/b")
+	l.put(t, ".nfs-csi/trash/pvc-9.1700000000000000001/a")
+	l.create(t, "pvc-1")
+	l.mustHave(t, live("pvc-1")...)
+}
+
+func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
+	l := newLab(t)
+	l.put(t, ".nfs-csi/tmp/record-1700000000000000000-X")
+	l.create(t, "pvc-1")
+	l.reclaim.wg.Wait()
+	if left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/tmp")); err != nil || len(left) != 0 {
+		t.Errorf("left in tmp: %v, %v", left, err)
+	}
+}
+
+func TestTrashName(t *testing.T) {
+	now := time.Unix(1, 5)
+	for subDir, want := range map[string]string{
+		"pvc-1":                             "pvc-1.1000000005",
+		"team/claim":                        "claim.1000000005",
+		strings.Repeat("é", 127):            strings.Repeat("é", 100) + ".1000000005",
+		"x" + strings.Repeat("é", 120) + "": "x" + strings.Repeat("é", 99) + ".1000000005",
+	} {
+		if got := trashName(subDir, now); got != want {
+			t.Errorf("%s: %s, want %s", subDir, got, want)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// Package store is the life of volumes on their exports: idempotent, and safe
+// against kill -9 at any moment and against a second controller.
+//
+// A volume is its record (catalog) and its directory. Create writes the record
+// first, Delete moves the directory away first, so that a directory of a live
+// volume always has a record, and a directory without one holds nothing that a
+// delete has given up: what is deleted is in the trash.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/keylock"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Shares is what the store needs of share.Cache.
+type Shares interface {
+	Acquire(ctx context.Context, export volume.Export, options []string) (*share.Handle, error)
+	AcquireAny(ctx context.Context, export volume.Export, fallback []string) (*share.Handle, error)
+}
+
+// Config of a Store.
+type Config struct {
+	Shares Shares
+	// MountOptions for calls that do not know those of the volume.
+	MountOptions []string
+	// ReclaimWorkers is how many entries of deleted volumes are removed at a time.
+	ReclaimWorkers int
+}
+
+// Store of volumes.
+type Store struct {
+	cfg     Config
+	locks   keylock.Locker[key]
+	reclaim *reclaimer
+	jobs    sync.WaitGroup
+	// step is called between steps that change the export, by name. It ends a job
+	// whose caller has gone; tests end it there as kill -9 would.
+	step func(ctx context.Context, name string) error
+}
+
+// key of the lock of a volume: the same in every call, from whatever the call
+// knows the volume by.
+type key struct {
+	export volume.Export
+	subDir string
+}
+
+func (k key) String() string { return k.export.Source(k.subDir) }
+
+// New checks the configuration. Close the store after use.
+func New(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.Shares == nil || cfg.ReclaimWorkers < 1 {
+		return nil, errors.New("store: shares and at least one reclaim worker are needed")
+	}
+	return &Store{
+		cfg:     cfg,
+		reclaim: newReclaimer(ctx, cfg.Shares, cfg.ReclaimWorkers),
+		step:    func(ctx context.Context, _ string) error { return ctx.Err() },
+	}, nil
+}
+
+// Close stops reclaiming and waits until ctx ends for what is under way.
+func (s *Store) Close(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		s.reclaim.close()
+		s.jobs.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("store: operations are still under way: %w", ctx.Err())
+	}
+}
+
+// acquire is one of the two ways to a share.
+type acquire func(ctx context.Context) (*share.Handle, error)
+
+// withVolume runs job on the volume's export, alone on the volume. A server that
+// stops answering blocks the job and the lock of this one volume; the caller
+// is let go when ctx ends.
+func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(context.Context, *share.Handle) error) error {
+	unlock, err := s.locks.Lock(ctx, k)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	s.jobs.Go(func() {
+		defer unlock()
+		done <- s.inShare(ctx, get, job)
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%s: the server has not answered yet: %w", k, ctx.Err())
+	}
+}
+
+func (s *Store) inShare(ctx context.Context, get acquire, job func(context.Context, *share.Handle) error) error {
+	h, err := get(ctx)
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	return remountStale(h, job(ctx, h))
+}
+
+// remountStale makes the next use of the share mount it anew if this one found
+// the mount stale, as after the export was made anew on the server.
+func remountStale(h *share.Handle, err error) error {
+	if !errors.Is(err, unix.ESTALE) {
+		return err
+	}
+	h.Invalidate()
+	return fmt.Errorf("%w: %w", volume.ErrStale, err)
+}
+
+// withCatalog opens the export's catalog around job.
+func withCatalog(h *share.Handle, job func(*catalog.Catalog) error) error {
+	cat, err := catalog.Open(h.Root())
+	if err != nil {
+		return err
+	}
+	defer cat.Close()
+	return job(cat)
+}
+
+// Exists returns nil when the volume's directory is there, volume.ErrNotFound
+// when it is not.
+func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string) error {
+	if err := volume.CheckSubDir(id.SubDir); err != nil {
+		return err
+	}
+	k := key{id.Export, id.SubDir}
+	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(mountOptions)), func(_ context.Context, h *share.Handle) error {
+		info, err := h.Root().Lstat(id.SubDir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("%w: %s", volume.ErrNotFound, k)
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return fmt.Errorf("%w: %s is not a directory", volume.ErrNotFound, k)
+		}
+		return nil
+	})
+}
+
+func (s *Store) anyShare(export volume.Export, options []string) acquire {
+	return func(ctx context.Context) (*share.Handle, error) {
+		return s.cfg.Shares.AcquireAny(ctx, export, options)
+	}
+}
+
+// options are those the caller knows, or else the configured ones.
+func (s *Store) options(known []string) []string {
+	if len(known) == 0 {
+		return s.cfg.MountOptions
+	}
+	return known
+}
