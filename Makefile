@@ -15,8 +15,6 @@ PROGRAMS := nfsplugin csi-provisioner
 MODULES := . hack test
 # Unit tests of the test module: what runs without a lab.
 TEST_UNIT := ./lab/... ./manifests/...
-# Packages with tests that need a real NFS server; elsewhere they skip.
-TEST_NFS ?= $(patsubst ./%,%,$(shell grep -rl --include='*_test.go' LAB_EXPORT pkg 2>/dev/null | xargs -r -n 1 dirname | sort -u))
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # Empty, or -v: what `make test` counts tests by.
@@ -81,7 +79,7 @@ lab-build: lab lab-deps ## Build and cache the lab's Kubernetes (some minutes, o
 
 .PHONY: test
 test: ## Run every test, cheap ones first, and sum them up
-	hack/test-all unit nfs sanity e2e
+	hack/test-all unit lab nfs sanity e2e
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither root nor the lab
@@ -89,23 +87,28 @@ test-unit: ## Run the tests that need neither root nor the lab
 	cd hack && go test $(TESTFLAGS) ./...
 	cd test && go test $(TESTFLAGS) $(TEST_UNIT)
 
+.PHONY: test-lab
+test-lab: lab lab-deps ## Boot the lab's guest and hold it to what docs/lab.md says
+	cd test && LAB_BINARY=$(abspath $(LAB)) go test $(TESTFLAGS) -count=1 ./boot
+
+# In the guest run test binaries that were built here: $(call in_guest,nfs|cluster,PACKAGE)
+define in_guest
+rm -rf $(TESTS)/$(2)
+cd test && go test -c -o $(abspath $(TESTS))/$(2)/test/$(2)/ ./$(2)
+$(LAB) $(1) -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/$(2)
+endef
+
 .PHONY: test-nfs
 test-nfs: lab lab-deps ## Run the tests that need a kernel NFS server, in the lab
-	rm -rf $(TESTS)/nfs
-	for pkg in $(TEST_NFS); do go test -c -o $(TESTS)/nfs/$$pkg/ ./$$pkg; done
-	$(LAB) nfs -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/nfs
+	$(call in_guest,nfs,nfs)
 
 .PHONY: test-sanity
 test-sanity: build lab lab-deps ## Run csi-sanity against nfsplugin on real NFS, in the lab
-	rm -rf $(TESTS)/sanity
-	cd test && go test -c -o $(abspath $(TESTS))/sanity/test/sanity/ ./sanity
-	$(LAB) nfs -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/sanity
+	$(call in_guest,nfs,sanity)
 
 .PHONY: test-e2e
 test-e2e: lab-images lab-build ## Run the tests on a real Kubernetes node, in the lab
-	rm -rf $(TESTS)/e2e
-	cd test && go test -c -o $(abspath $(TESTS))/e2e/test/e2e/ ./e2e
-	$(LAB) cluster -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/e2e
+	$(call in_guest,cluster,e2e)
 
 .PHONY: demo
 demo: lab-images lab-build ## Show a claim become a directory and a mount, step by step, in the lab
