@@ -79,13 +79,18 @@ lab-build: lab lab-deps ## Build and cache the lab's Kubernetes (some minutes, o
 
 .PHONY: test
 test: ## Run every test, cheap ones first, and sum them up
-	hack/test-all unit lab nfs sanity e2e
+	hack/test-all unit lab nfs sanity integration e2e
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither root nor the lab
 	go test $(TESTFLAGS) ./...
 	cd hack && go test $(TESTFLAGS) ./...
 	cd test && go test $(TESTFLAGS) $(TEST_UNIT)
+
+.PHONY: test-integration
+test-integration: build lab-build ## Run csi-provisioner against a real API server, here, without the lab
+	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
+		go test $(TESTFLAGS) -count=1 ./integration/...
 
 .PHONY: test-lab
 test-lab: lab lab-deps ## Boot the lab's guest and hold it to what docs/lab.md says
