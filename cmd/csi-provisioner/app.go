@@ -78,6 +78,7 @@ func (a *App) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	if a.http != nil {
+		klog.FromContext(ctx).Info("Serving metrics and health", "address", a.http.Addr().String())
 		group.Go(func() error { return a.http.Run(serving) })
 	}
 	group.Go(func() error {

@@ -98,7 +98,9 @@ func (s *Server) Run(ctx context.Context) error {
 		// A long profile or a stuck scrape must not hold the process up.
 		err = errors.Join(err, s.http.Close())
 	}
-	<-served
+	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
 	if err != nil {
 		return fmt.Errorf("stop http on %s: %w", s.Addr(), err)
 	}

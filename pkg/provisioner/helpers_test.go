@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,20 +146,13 @@ func (w *world) events() []corev1.Event {
 	return list.Items
 }
 
-// awaitEvent returns the first event with this reason and text.
-func (w *world) awaitEvent(reason, text string) corev1.Event {
+func (w *world) awaitEvent(reason, text string) {
 	w.Helper()
-	var found corev1.Event
 	eventually(w.T, reason+" event that says "+text, func() bool {
-		for _, event := range w.events() {
-			if event.Reason == reason && strings.Contains(event.Message, text) {
-				found = event
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(w.events(), func(event corev1.Event) bool {
+			return event.Reason == reason && strings.Contains(event.Message, text)
+		})
 	})
-	return found
 }
 
 func (w *world) createClaim(claim *corev1.PersistentVolumeClaim) {

@@ -116,7 +116,7 @@ func TestClaimDeletedWhileDriverWorks(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	deleted := make(chan struct{})
 	var calls atomic.Int32
-	w.driver.OnCreate(func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+	w.driver.OnCreate(func(_ context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
 		if calls.Add(1) == 1 {
 			return nil, status.Error(codes.DeadlineExceeded, "still at it")
 		}

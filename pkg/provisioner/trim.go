@@ -1,18 +1,14 @@
 package provisioner
 
-import (
-	"k8s.io/apimachinery/pkg/api/meta"
-)
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // trim drops what nothing here reads before an object enters a cache: of most
-// objects, managed fields are the larger half. Only what is written with a patch
-// or never may lose more than that.
+// objects, managed fields are the larger half. More must stay, since claims are
+// written back as a whole.
 func trim(obj any) (any, error) {
-	accessor, err := meta.Accessor(obj)
-	if err != nil {
-		// Tombstones are no objects.
-		return obj, nil
+	// Tombstones are no objects.
+	if object, ok := obj.(metav1.Object); ok {
+		object.SetManagedFields(nil)
 	}
-	accessor.SetManagedFields(nil)
 	return obj, nil
 }

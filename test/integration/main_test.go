@@ -1,0 +1,57 @@
+// Package integration tests csi-provisioner as a process against a real API
+// server, with the permissions that deploy/kubernetes gives it and no more, and
+// a scripted CSI driver. It needs neither root nor a kubelet:
+//
+//	KUBE_BINARY=$(lab build) CSI_PROVISIONER=bin/csi-provisioner go test ./integration/...
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/test/integration/cluster"
+)
+
+const (
+	kubeBinaryEnv  = "KUBE_BINARY"
+	provisionerEnv = "CSI_PROVISIONER"
+
+	manifestsDir = "../../deploy/kubernetes"
+	startTimeout = time.Minute
+)
+
+// shared is started once: tests keep out of each other's way by driver name.
+var shared *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	binary := os.Getenv(kubeBinaryEnv)
+	if binary == "" || os.Getenv(provisionerEnv) == "" {
+		// newWorld skips every test.
+		return m.Run()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	var err error
+	if shared, err = cluster.Start(ctx, binary); err != nil {
+		fmt.Fprintln(os.Stderr, "integration: start the cluster:", err)
+		return 1
+	}
+	code := 1
+	if err := shared.Apply(ctx, manifestsDir); err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+	} else {
+		code = m.Run()
+	}
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration: stop the cluster:", err)
+		return 1
+	}
+	return code
+}

@@ -1,0 +1,285 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+	"github.com/nfs-csi/nfs-csi/test/integration/cluster"
+)
+
+const (
+	accountNamespace = "nfs-csi"
+	accountName      = "nfs-csi-controller"
+
+	patience = 30 * time.Second
+)
+
+// world is one driver with its StorageClass and namespace.
+type world struct {
+	*testing.T
+	// name is the test's, of the class and of the namespace.
+	name       string
+	driverName string
+	client     kubernetes.Interface
+	driver     *drivertest.Driver
+	dir        string
+	kubeconfig string
+}
+
+// newWorld is for tests without leader election: each has a driver of its own, so
+// they run at the same time.
+func newWorld(t *testing.T, change ...func(*storagev1.StorageClass)) *world {
+	t.Helper()
+	w := build(t)
+	w.driverName = w.name
+	t.Parallel()
+	w.setUp(change...)
+	return w
+}
+
+func build(t *testing.T) *world {
+	t.Helper()
+	if shared == nil {
+		t.Skipf("needs %s and %s", kubeBinaryEnv, provisionerEnv)
+	}
+	name := regexp.MustCompile("[A-Z]").ReplaceAllString(strings.TrimPrefix(t.Name(), "Test"), "-$0")
+	return &world{
+		T:      t,
+		name:   strings.Trim(strings.ToLower(name), "-"),
+		client: shared.Admin,
+		dir:    t.TempDir(),
+	}
+}
+
+func (w *world) setUp(change ...func(*storagev1.StorageClass)) {
+	w.Helper()
+	w.driver = drivertest.New(w.driverName)
+	if err := w.driver.Start(w.socket()); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = w.driver.Stop() })
+	w.createClass(change...)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
+	if _, err := w.client.CoreV1().Namespaces().Create(w.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	var err error
+	if w.kubeconfig, err = shared.ServiceAccountKubeconfig(w.Context(), accountNamespace, accountName); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) createClass(change ...func(*storagev1.StorageClass)) {
+	w.Helper()
+	class := &storagev1.StorageClass{
+		ObjectMeta:   metav1.ObjectMeta{Name: w.name},
+		Provisioner:  w.driverName,
+		Parameters:   map[string]string{"server": "a"},
+		MountOptions: []string{"hard"},
+	}
+	for _, apply := range change {
+		apply(class)
+	}
+	if _, err := w.client.StorageV1().StorageClasses().Create(w.Context(), class, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) socket() string { return filepath.Join(w.dir, "csi.sock") }
+
+// replica is one csi-provisioner.
+type replica struct {
+	*cluster.Process
+	address string
+}
+
+// start runs csi-provisioner; what it wrote is shown when the test fails.
+func (w *world) start(args ...string) *replica {
+	w.Helper()
+	address := freeAddress(w.T)
+	args = append([]string{
+		"--csi-address=" + w.socket(),
+		"--kubeconfig=" + w.kubeconfig,
+		"--http-endpoint=" + address,
+		"--retry-interval-start=50ms",
+		"-v=5",
+	}, args...)
+	process, err := cluster.StartProcess(w.dir, "csi-provisioner", os.Getenv(provisionerEnv), args...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		if err := process.Kill(); err != nil {
+			w.Error(err)
+		}
+		if w.Failed() {
+			w.Log(process.Tail())
+		}
+	})
+	r := &replica{Process: process, address: address}
+	w.eventually("csi-provisioner serves /healthz", func() error {
+		_, err := r.get(w.Context(), "/healthz")
+		return err
+	})
+	return r
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func (r *replica) get(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
+	}
+	return string(body), err
+}
+
+// eventually fails the test with check's last error when it does not succeed in time.
+func (w *world) eventually(what string, check func() error) {
+	w.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Fatalf("never came true: %s: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// wait returns how a process ended.
+func (w *world) wait(process *replica) error {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	return process.Wait(ctx)
+}
+
+func (w *world) createClaim(name string) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &w.name,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		},
+	}
+	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.name).Create(w.Context(), claim, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return claim
+}
+
+func (w *world) deleteClaim(name string) {
+	w.Helper()
+	if err := w.client.CoreV1().PersistentVolumeClaims(w.name).Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// awaitBound returns the volume that the claim is bound to.
+func (w *world) awaitBound(claim string) *corev1.PersistentVolume {
+	w.Helper()
+	var volume *corev1.PersistentVolume
+	w.eventually("claim "+claim+" is bound", func() error {
+		got, err := w.client.CoreV1().PersistentVolumeClaims(w.name).Get(w.Context(), claim, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if got.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("it is %s", got.Status.Phase)
+		}
+		volume, err = w.client.CoreV1().PersistentVolumes().Get(w.Context(), got.Spec.VolumeName, metav1.GetOptions{})
+		return err
+	})
+	return volume
+}
+
+func (w *world) awaitVolumeGone(name string) {
+	w.Helper()
+	w.eventually("volume "+name+" is gone", func() error {
+		_, err := w.client.CoreV1().PersistentVolumes().Get(w.Context(), name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there, %v", err)
+	})
+}
+
+// volumes are the world's own.
+func (w *world) volumes() []corev1.PersistentVolume {
+	w.Helper()
+	list, err := w.client.CoreV1().PersistentVolumes().List(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var own []corev1.PersistentVolume
+	for _, volume := range list.Items {
+		if volume.Spec.StorageClassName == w.name {
+			own = append(own, volume)
+		}
+	}
+	return own
+}
+
+func (w *world) awaitEvent(claim, reason, text string) corev1.Event {
+	w.Helper()
+	var found corev1.Event
+	w.eventually(fmt.Sprintf("%s event on %s that says %q", reason, claim, text), func() error {
+		list, err := w.client.CoreV1().Events(w.name).List(w.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var messages []string
+		for _, event := range list.Items {
+			if event.InvolvedObject.Name == claim && event.Reason == reason && strings.Contains(event.Message, text) {
+				found = event
+				return nil
+			}
+			messages = append(messages, event.Reason+": "+event.Message)
+		}
+		return fmt.Errorf("there are %q", messages)
+	})
+	return found
+}
