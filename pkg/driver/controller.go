@@ -1,0 +1,155 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+type controller struct {
+	csi.UnimplementedControllerServer
+	volumes Volumes
+}
+
+func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	resp := &csi.ControllerGetCapabilitiesResponse{}
+	for _, t := range []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	} {
+		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
+			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
+		})
+	}
+	return resp, nil
+}
+
+func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	create, err := createRequest(req)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	made, err := c.volumes.Create(ctx, create)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	attributes := volume.Attributes{Export: made.ID.Export, SubDir: made.ID.SubDir}
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
+		VolumeId:      made.ID.String(),
+		CapacityBytes: made.Capacity,
+		VolumeContext: attributes.Context(),
+	}}, nil
+}
+
+// createRequest validates all of a CreateVolumeRequest.
+func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
+	switch {
+	case req.GetName() == "":
+		return store.CreateRequest{}, fmt.Errorf("%w: no volume name", volume.ErrInvalid)
+	case req.GetVolumeContentSource() != nil:
+		return store.CreateRequest{}, fmt.Errorf("%w: a volume cannot be made from a snapshot or another volume", volume.ErrInvalid)
+	case len(req.GetMutableParameters()) != 0:
+		return store.CreateRequest{}, fmt.Errorf("%w: there are no mutable parameters", volume.ErrInvalid)
+	}
+	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+		return store.CreateRequest{}, err
+	}
+	params, err := volume.ParseParams(req.GetParameters())
+	if err != nil {
+		return store.CreateRequest{}, err
+	}
+	return store.CreateRequest{
+		Name:   req.GetName(),
+		Params: params,
+		// All capabilities carry the class's options.
+		MountOptions: mountOptions(req.GetVolumeCapabilities()[0]),
+		Size: store.SizeRange{
+			Required: req.GetCapacityRange().GetRequiredBytes(),
+			Limit:    req.GetCapacityRange().GetLimitBytes(),
+		},
+	}, nil
+}
+
+func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, toStatus(errNoVolumeID)
+	}
+	id, err := volume.ParseID(req.GetVolumeId())
+	if errors.Is(err, volume.ErrForeignID) {
+		// CSI spec, DeleteVolume: no such volume is success. This driver cannot
+		// have made it, yet somebody believes so.
+		klog.FromContext(ctx).Error(err, "Deleting a volume that cannot be of this driver: nothing done", keyVolumeID, req.GetVolumeId())
+		return &csi.DeleteVolumeResponse{}, nil
+	}
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if err := c.volumes.Delete(ctx, id, secretOptions(req.GetSecrets())); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, toStatus(errNoVolumeID)
+	}
+	if len(req.GetVolumeCapabilities()) == 0 {
+		return nil, toStatus(fmt.Errorf("%w: no volume capabilities", volume.ErrInvalid))
+	}
+	id, err := volume.ParseID(req.GetVolumeId())
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if err := c.volumes.Exists(ctx, id, secretOptions(req.GetSecrets())); err != nil {
+		return nil, toStatus(err)
+	}
+	if err := validates(id, req); err != nil {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+		VolumeContext:      req.GetVolumeContext(),
+		VolumeCapabilities: req.GetVolumeCapabilities(),
+		Parameters:         req.GetParameters(),
+	}}, nil
+}
+
+// validates reports why what the caller knows of the volume does not hold.
+func validates(id volume.ID, req *csi.ValidateVolumeCapabilitiesRequest) error {
+	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
+		return err
+	}
+	if len(req.GetParameters()) != 0 {
+		params, err := volume.ParseParams(req.GetParameters())
+		if err != nil {
+			return err
+		}
+		if params.Export != id.Export {
+			return fmt.Errorf("%w: the volume is on %s, the parameters say %s", volume.ErrIncompatible, id.Export, params.Export)
+		}
+	}
+	if len(req.GetVolumeContext()) == 0 {
+		return nil
+	}
+	a, err := volume.ParseAttributes(req.GetVolumeContext())
+	if err == nil && (a.Export != id.Export || a.SubDir != id.SubDir) {
+		err = fmt.Errorf("%w: the volume is %s, the context says %s",
+			volume.ErrIncompatible, id.Export.Source(id.SubDir), a.Export.Source(a.SubDir))
+	}
+	return err
+}
+
+// secretOptions are mount options for calls that have no capability to carry
+// them, under the key csi-driver-nfs has for them.
+func secretOptions(secrets map[string]string) []string {
+	if options := secrets[volume.KeyMountOptions]; options != "" {
+		return []string{options}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Keys of log lines.
+const (
+	keyVolumeID = "volumeID"
+	keyTarget   = "target"
+	keySource   = "source"
+)
+
+var (
+	errNoVolumeID = fmt.Errorf("%w: no volume ID", volume.ErrInvalid)
+	// errPublishedOtherwise: something else, or the volume in another way, is
+	// mounted at the target.
+	errPublishedOtherwise = errors.New("the target is in use")
+	// errInUse: a volume for one writer has one already.
+	errInUse = errors.New("the volume is for one pod at a time")
+)
+
+// mapping is the only place where errors become codes; docs/errors.md tells
+// users what each means. The first that matches counts: an error may wrap both
+// what happened and the deadline that ended the wait for it.
+func mapping() []struct {
+	err  error
+	code codes.Code
+	hint string
+} {
+	return []struct {
+		err  error
+		code codes.Code
+		hint string
+	}{
+		{context.Canceled, codes.Canceled, ""},
+		{volume.ErrUnreachable, codes.Unavailable, "check that the server is up and that a firewall lets this node reach it"},
+		{volume.ErrInvalid, codes.InvalidArgument, ""},
+		{volume.ErrMountOptions, codes.InvalidArgument, "check mountOptions and which NFS versions the server speaks"},
+		{volume.ErrOutOfRange, codes.OutOfRange, ""},
+		{volume.ErrIncompatible, codes.AlreadyExists, ""},
+		{errPublishedOtherwise, codes.AlreadyExists, "unpublish it first"},
+		{volume.ErrForeignID, codes.NotFound, ""},
+		{volume.ErrNotFound, codes.NotFound, ""},
+		{volume.ErrShareNotFound, codes.NotFound, "check the path and that the server exports it"},
+		{volume.ErrOwned, codes.FailedPrecondition, ""},
+		{volume.ErrUnsupported, codes.FailedPrecondition, ""},
+		{errInUse, codes.FailedPrecondition, ""},
+		{volume.ErrAccessDenied, codes.PermissionDenied, "check the export's list of clients and its sec= option"},
+		{volume.ErrStale, codes.Unavailable, "it is mounted anew by the next call"},
+		{context.DeadlineExceeded, codes.DeadlineExceeded, ""},
+		{unix.ENOSPC, codes.ResourceExhausted, "free space on the export"},
+		{unix.EDQUOT, codes.ResourceExhausted, "raise the quota on the export"},
+		{unix.EROFS, codes.FailedPrecondition, "the server exports it read-only; export it with rw"},
+		{fs.ErrPermission, codes.PermissionDenied, "the export's root_squash or the ownership of its directory keeps the driver out"},
+	}
+}
+
+// toStatus gives an error its code. What no line of the mapping knows is a
+// surprise: INTERNAL.
+func toStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, m := range mapping() {
+		if errors.Is(err, m.err) {
+			if m.hint != "" {
+				return status.Errorf(m.code, "%v (%s)", err, m.hint)
+			}
+			return status.Error(m.code, err.Error())
+		}
+	}
+	return status.Error(codes.Internal, err.Error())
+}

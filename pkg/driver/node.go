@@ -1,0 +1,94 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+type node struct {
+	csi.UnimplementedNodeServer
+	id        string
+	publisher publisher
+}
+
+func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{NodeId: n.id}, nil
+}
+
+func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	return &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{
+		Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{
+			Type: csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		}},
+	}}}, nil
+}
+
+func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	p, err := publicationOf(req)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if err := n.publisher.publish(ctx, p); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// publicationOf validates all of a NodePublishVolumeRequest. What to mount is
+// said by the attributes alone: a static PV may have any ID.
+func publicationOf(req *csi.NodePublishVolumeRequest) (publication, error) {
+	if err := checkTarget(req.GetVolumeId(), req.GetTargetPath()); err != nil {
+		return publication{}, err
+	}
+	capability := req.GetVolumeCapability()
+	if err := checkCapability(capability); err != nil {
+		return publication{}, err
+	}
+	a, err := volume.ParseAttributes(req.GetVolumeContext())
+	if err != nil {
+		return publication{}, err
+	}
+	list := slices.Concat([]string{a.MountOptions}, mountOptions(capability))
+	if req.GetReadonly() || readerOnly(capability) {
+		list = append(list, "ro")
+	}
+	options, err := nfsmount.ParseOptions(list)
+	if err != nil {
+		return publication{}, err
+	}
+	return publication{
+		mount: nfsmount.Mount{
+			Export: a.Export, SubDir: a.SubDir, Target: filepath.Clean(req.GetTargetPath()), Options: options,
+		},
+		alone: capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+	}, nil
+}
+
+func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	if err := checkTarget(req.GetVolumeId(), req.GetTargetPath()); err != nil {
+		return nil, toStatus(err)
+	}
+	if err := n.publisher.unpublish(ctx, filepath.Clean(req.GetTargetPath())); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+func checkTarget(volumeID, target string) error {
+	switch {
+	case volumeID == "":
+		return errNoVolumeID
+	case target == "":
+		return fmt.Errorf("%w: no target path", volume.ErrInvalid)
+	case !filepath.IsAbs(target) || filepath.Clean(target) == "/":
+		return fmt.Errorf("%w: target path %q", volume.ErrInvalid, target)
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/keylock"
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+const targetMode = 0o750
+
+// publication is one volume at one target path.
+type publication struct {
+	mount nfsmount.Mount
+	// alone: at no other target of this node at the same time.
+	alone bool
+}
+
+// publisher makes and ends publications. It keeps no state: what is published
+// is what the mount table says, also after a restart.
+type publisher struct {
+	mounter Mounter
+	targets keylock.Locker[string]
+	sources keylock.Locker[string] // taken after targets, for publications that are to be alone
+}
+
+func (p *publisher) publish(ctx context.Context, pub publication) error {
+	target, err := canonical(pub.mount.Target)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(pub.mount.Target), targetMode); err == nil {
+			target, err = canonical(pub.mount.Target)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	pub.mount.Target = target
+	unlock, err := p.targets.Lock(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return p.publishLocked(ctx, pub)
+}
+
+func (p *publisher) publishLocked(ctx context.Context, pub publication) error {
+	err := os.Mkdir(pub.mount.Target, targetMode)
+	if errors.Is(err, fs.ErrExist) {
+		var done bool
+		if done, err = p.settle(ctx, pub); done {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("publish at %s: %w", pub.mount.Target, err)
+	}
+	if err := p.mount(ctx, pub); err != nil {
+		// Nothing is mounted; without the directory kubelet sees that too.
+		if rmErr := os.Remove(pub.mount.Target); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
+			klog.FromContext(ctx).Error(rmErr, "Could not remove the target of a failed publish", keyTarget, pub.mount.Target)
+		}
+		return err
+	}
+	return nil
+}
+
+func (p *publisher) mount(ctx context.Context, pub publication) error {
+	if pub.alone {
+		unlock, err := p.sources.Lock(ctx, pub.mount.Source())
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := p.checkAlone(ctx, pub); err != nil {
+			return err
+		}
+	}
+	return p.mounter.Mount(ctx, pub.mount)
+}
+
+// settle looks at a target that exists: done when the volume is published there
+// already, an error when something else is. A mount that is of no more use is
+// taken away. No server is asked about a mount that the table shows to be
+// another one.
+func (p *publisher) settle(ctx context.Context, pub publication) (done bool, err error) {
+	table, err := p.mounter.Mounts(ctx)
+	if err != nil {
+		return false, err
+	}
+	top, mounted := topAt(table, pub.mount.Target)
+	if !mounted {
+		return false, nil
+	}
+	if err := samePublication(top, pub); err != nil {
+		return false, err
+	}
+	err = p.mounter.Check(ctx, pub.mount.Target)
+	switch {
+	case err == nil, errors.Is(err, volume.ErrUnreachable):
+		// With the server away the mount is still the right one: pods wait, and go
+		// on when it comes back.
+		return true, nil
+	case errors.Is(err, volume.ErrStale):
+		klog.FromContext(ctx).Info("Replacing a stale mount", keyTarget, pub.mount.Target, keySource, top.Source, "err", err)
+		return false, p.mounter.Unmount(ctx, pub.mount.Target)
+	}
+	return false, err
+}
+
+// topAt finds the mount that is seen at target: the last of the table.
+func topAt(table []nfsmount.Entry, target string) (top nfsmount.Entry, mounted bool) {
+	for _, e := range table {
+		if e.Target == target {
+			top, mounted = e, true
+		}
+	}
+	return top, mounted
+}
+
+func samePublication(e nfsmount.Entry, pub publication) error {
+	if !e.IsNFS() || e.Source != pub.mount.Source() {
+		return fmt.Errorf("%w: %s (%s) is mounted there", errPublishedOtherwise, e.Source, e.FSType)
+	}
+	if e.ReadOnly != pub.mount.Options.ReadOnly() {
+		return fmt.Errorf("%w: read-only is %v, asked for is %v", errPublishedOtherwise, e.ReadOnly, pub.mount.Options.ReadOnly())
+	}
+	return nil
+}
+
+func (p *publisher) checkAlone(ctx context.Context, pub publication) error {
+	table, err := p.mounter.Mounts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range table {
+		// Root tells the volume itself from kubelet's bind mounts of directories in it.
+		if e.IsNFS() && e.Root == "/" && e.Source == pub.mount.Source() && e.Target != pub.mount.Target {
+			return fmt.Errorf("%w: %s is published at %s", errInUse, e.Source, e.Target)
+		}
+	}
+	return nil
+}
+
+// unpublish takes away what is mounted at target and the directory itself, and
+// only an empty one: what is not mounted is not ours to remove.
+func (p *publisher) unpublish(ctx context.Context, target string) error {
+	target, err := canonical(target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("unpublish: %w", err)
+	}
+	unlock, err := p.targets.Lock(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := p.mounter.Unmount(ctx, target); err != nil {
+		return fmt.Errorf("unpublish: %w", err)
+	}
+	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unpublish: %w", err)
+	}
+	return nil
+}
+
+// canonical is the target as the mount table has it, without symlinks. It looks
+// at the directories that lead there and not at the target, which may be a
+// mount of a dead server.
+func canonical(target string) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(target))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.Base(target)), nil
+}
