@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nfs-csi/nfs-csi/pkg/driver"
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
+	"github.com/nfs-csi/nfs-csi/pkg/observe"
+	"github.com/nfs-csi/nfs-csi/pkg/rpc"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store"
+)
+
+// App is the whole program.
+type App struct {
+	cfg    Config
+	server *rpc.Server
+	// Each of the rest is nil where it was not asked for.
+	shares       *share.Cache
+	volumes      *store.Store
+	http         *observe.Server
+	prober       *rpc.Prober
+	registration *rpc.Registration
+}
+
+// New builds the parts and binds the sockets, so that whatever is wrong with the
+// configuration shows before anything is served.
+func New(ctx context.Context, cfg Config) (*App, error) {
+	a := &App{cfg: cfg}
+	metrics := prometheus.NewRegistry()
+	if err := errors.Join(
+		metrics.Register(collectors.NewGoCollector()),
+		metrics.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	); err != nil {
+		return nil, err
+	}
+	d, err := a.driver(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.server, err = rpc.New(ctx, rpc.Config{
+		Endpoint: cfg.Endpoint, Register: d.Register, Metrics: metrics, DrainTimeout: cfg.ShutdownTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := a.observe(metrics); err != nil {
+		return nil, err
+	}
+	if driver.Mode(cfg.Mode).HasNode() && cfg.KubeletRegistrationPath != "" {
+		a.registration, err = rpc.NewRegistration(ctx, rpc.RegistrationConfig{
+			Dir: cfg.PluginRegistrationDir, DriverName: cfg.DriverName, SocketPath: cfg.KubeletRegistrationPath,
+		})
+	}
+	return a, err
+}
+
+func (a *App) driver(ctx context.Context) (*driver.Driver, error) {
+	mounter, err := nfsmount.NewKernel(nfsmount.DefaultKernelConfig())
+	if err != nil {
+		return nil, err
+	}
+	cfg := driver.Config{
+		Name: a.cfg.DriverName, Version: version, Mode: driver.Mode(a.cfg.Mode), NodeID: a.cfg.NodeID, Mounter: mounter,
+	}
+	if cfg.Mode.HasController() {
+		a.shares, err = share.New(ctx, share.Config{
+			Mounter: mounter, Dir: a.cfg.WorkingMountDir, IdleTimeout: a.cfg.ShareIdleTimeout,
+		})
+		if err != nil {
+			return nil, err
+		}
+		a.volumes, err = store.New(ctx, store.Config{
+			Shares: a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers,
+		})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Volumes = a.volumes
+	}
+	return driver.New(cfg)
+}
+
+func (a *App) observe(metrics *prometheus.Registry) (err error) {
+	if a.cfg.HTTPEndpoint == "" {
+		return nil
+	}
+	if a.prober, err = rpc.NewProber(a.cfg.Endpoint); err != nil {
+		return err
+	}
+	a.http, err = observe.Listen(observe.Config{
+		Addr:     a.cfg.HTTPEndpoint,
+		Gatherer: metrics,
+		Checks:   map[string]observe.Check{"/healthz": a.prober.Check},
+	})
+	return err
+}
+
+// Run serves until ctx ends, lets calls under way finish and gives mounts back.
+// It returns nil then; any other end is an error.
+func (a *App) Run(ctx context.Context) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.server.Run(groupCtx) })
+	if a.http != nil {
+		group.Go(func() error { return a.http.Run(groupCtx) })
+	}
+	if a.registration != nil {
+		group.Go(func() error { return a.registration.Run(groupCtx) })
+	}
+	return errors.Join(group.Wait(), a.close(context.WithoutCancel(ctx)))
+}
+
+// closeTimeout is how long a dead server may keep the process from ending.
+const closeTimeout = 5 * time.Second
+
+func (a *App) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	var errs []error
+	if a.prober != nil {
+		errs = append(errs, a.prober.Close())
+	}
+	if a.volumes != nil {
+		errs = append(errs, a.volumes.Close(ctx))
+	}
+	if a.shares != nil {
+		errs = append(errs, a.shares.Close(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	return nil
+}

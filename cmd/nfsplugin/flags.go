@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+// flags are the command line.
+type flags struct {
+	config  Config
+	logging *logsapi.LoggingConfiguration
+	version bool
+}
+
+// Config is what New needs; the flags that fill it say what each field means.
+type Config struct {
+	Endpoint   string
+	DriverName string
+	NodeID     string
+	Mode       string
+
+	HTTPEndpoint string
+
+	WorkingMountDir  string
+	ShareIdleTimeout time.Duration
+	MountOptions     []string
+	ReclaimWorkers   int
+
+	KubeletRegistrationPath string
+	PluginRegistrationDir   string
+
+	ShutdownTimeout time.Duration
+}
+
+// parseFlags returns pflag.ErrHelp after it wrote the usage to out.
+func parseFlags(args []string, out io.Writer) (*flags, error) {
+	parsed := &flags{logging: logsapi.NewLoggingConfiguration()}
+	c := &parsed.config
+	set := pflag.NewFlagSet("nfsplugin", pflag.ContinueOnError)
+	set.SetOutput(out)
+	set.BoolVar(&parsed.version, "version", false, "Print the version and exit.")
+	set.StringVar(&c.Endpoint, "endpoint", "unix:///run/csi/socket",
+		"Unix socket on which the CSI is served.")
+	set.StringVar(&c.DriverName, "driver-name", "nfs.csi.internal",
+		"Name of the driver, as in CSIDriver objects and StorageClasses.")
+	set.StringVar(&c.NodeID, "node-id", "",
+		"Name of the node this process runs on; needed where the Node service is served.")
+	set.StringVar(&c.Mode, "mode", "all",
+		"Which services to serve: controller, node or all.")
+	set.StringVar(&c.HTTPEndpoint, "http-endpoint", "",
+		"TCP address, such as :9809, for /metrics and /healthz; empty for none.")
+	set.StringVar(&c.WorkingMountDir, "working-mount-dir", "/tmp/nfs-csi",
+		"Directory below which the controller mounts exports. It must belong to this process alone.")
+	set.DurationVar(&c.ShareIdleTimeout, "share-idle-timeout", 5*time.Minute,
+		"How long the controller keeps an export mounted after its last use.")
+	set.StringSliceVar(&c.MountOptions, "mount-options", nil,
+		"Options with which the controller mounts an export in calls that carry none, as DeleteVolume does, unless it is mounted already.")
+	set.IntVar(&c.ReclaimWorkers, "reclaim-workers", 16,
+		"How many files of deleted volumes are removed at a time, on each export.")
+	set.StringVar(&c.KubeletRegistrationPath, "kubelet-registration-path", "",
+		"Path of the CSI socket as kubelet sees it on the host; empty to not register with kubelet.")
+	set.StringVar(&c.PluginRegistrationDir, "plugin-registration-dir", "/registration",
+		"Kubelet's plugins_registry directory as this process sees it.")
+	set.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", 20*time.Second,
+		"How long calls under way may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
+	logsapi.AddFlags(parsed.logging, set)
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
+	}
+	return parsed, nil
+}

@@ -1,0 +1,85 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+)
+
+// Keys of log lines.
+const (
+	keyMethod   = "method"
+	keyCode     = "code"
+	keyDuration = "duration"
+	keyRequest  = "request"
+	keyResponse = "response"
+	keyCall     = "call"
+)
+
+// probe is called every few seconds and tells nothing when it succeeds.
+const probe = "Probe"
+
+// logCalls logs every call when it ends, with secrets stripped, and puts a
+// logger that names the call into its context.
+func logCalls(log klog.Logger) grpc.UnaryServerInterceptor {
+	var calls atomic.Uint64
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		method := path.Base(info.FullMethod)
+		log := log.WithValues(keyMethod, method, keyCall, calls.Add(1))
+		level := 2
+		if method == probe {
+			level = 6
+		}
+		log.V(level+2).Info("Call", keyRequest, protosanitizer.StripSecrets(req))
+		began := time.Now()
+		resp, err := handler(klog.NewContext(ctx, log), req)
+		took := time.Since(began)
+		if err != nil {
+			log.Error(err, "Call failed", keyCode, status.Code(err).String(), keyDuration, took, keyRequest, protosanitizer.StripSecrets(req))
+			return resp, err
+		}
+		log.V(level).Info("Call done", keyDuration, took)
+		log.V(level+2).Info("Answer", keyResponse, protosanitizer.StripSecrets(resp))
+		return resp, nil
+	}
+}
+
+func newCallMetrics() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "nfsplugin_rpc_duration_seconds",
+		Help: "Time from a CSI call to its answer, by method and gRPC code.",
+		// From a stat on a warm share to kubelet's patience of two minutes.
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
+	}, []string{keyMethod, keyCode})
+}
+
+func measure(calls *prometheus.HistogramVec) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		began := time.Now()
+		resp, err := handler(ctx, req)
+		calls.WithLabelValues(path.Base(info.FullMethod), status.Code(err).String()).Observe(time.Since(began).Seconds())
+		return resp, err
+	}
+}
+
+// recoverPanics turns a panic into INTERNAL: one bad call must not end the
+// mounts and calls of all others.
+func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			klog.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "A call panicked", "stack", string(debug.Stack()))
+			resp, err = nil, status.Errorf(codes.Internal, "panic: %v", p)
+		}
+	}()
+	return handler(ctx, req)
+}

@@ -1,0 +1,45 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Prober asks a CSI driver whether it is well, through its socket as any other
+// caller would.
+type Prober struct {
+	conn *grpc.ClientConn
+}
+
+// NewProber takes an endpoint as Listen does. It connects when first used.
+func NewProber(endpoint string) (*Prober, error) {
+	path, err := socketPath(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("probe: %w", err)
+	}
+	return &Prober{conn: conn}, nil
+}
+
+// Check returns why the driver is not well, or nil.
+func (p *Prober) Check(ctx context.Context) error {
+	resp, err := csi.NewIdentityClient(p.conn).Probe(ctx, &csi.ProbeRequest{})
+	if err != nil {
+		return err
+	}
+	if ready := resp.GetReady(); ready != nil && !ready.GetValue() {
+		return errors.New("the driver is not ready")
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (p *Prober) Close() error { return p.conn.Close() }

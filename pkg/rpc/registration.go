@@ -1,0 +1,101 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// ErrNotRegistered: kubelet has refused the driver.
+var ErrNotRegistered = errors.New("kubelet did not register the driver")
+
+// registrationDrain is short: kubelet's calls do nothing but ask and tell.
+const registrationDrain = time.Second
+
+// RegistrationConfig of a Registration.
+type RegistrationConfig struct {
+	// Dir is kubelet's plugins_registry as this process sees it.
+	Dir        string
+	DriverName string
+	// SocketPath of the CSI as kubelet, on the host, sees it.
+	SocketPath string
+}
+
+// Registration tells kubelet of the driver, in the place of a
+// node-driver-registrar: kubelet watches a directory for sockets and asks each
+// what it is (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
+type Registration struct {
+	cfg    RegistrationConfig
+	ln     net.Listener
+	grpc   *grpc.Server
+	refuse chan error
+}
+
+// NewRegistration checks the configuration and binds the socket. The CSI socket
+// must be served by then: kubelet calls it at once.
+func NewRegistration(ctx context.Context, cfg RegistrationConfig) (*Registration, error) {
+	if cfg.DriverName == "" || !filepath.IsAbs(cfg.SocketPath) || !filepath.IsAbs(cfg.Dir) {
+		return nil, errors.New("registration: a driver name, the directory and kubelet's path of the CSI socket are needed, both absolute")
+	}
+	ln, err := Listen(ctx, filepath.Join(cfg.Dir, cfg.DriverName+"-reg.sock"))
+	if err != nil {
+		return nil, fmt.Errorf("registration: %w", err)
+	}
+	r := &Registration{cfg: cfg, ln: ln, grpc: grpc.NewServer(), refuse: make(chan error, 1)}
+	registerapi.RegisterRegistrationServer(r.grpc, &registrationServer{cfg: cfg, refuse: r.refuse})
+	return r, nil
+}
+
+// Run serves until ctx ends. It returns ErrNotRegistered when kubelet refuses,
+// for the process to end and be started again: kubelet does not ask twice.
+func (r *Registration) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-r.refuse:
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
+	err := serve(ctx, r.grpc, r.ln, registrationDrain)
+	if cause := context.Cause(ctx); errors.Is(cause, ErrNotRegistered) {
+		return cause
+	}
+	return err
+}
+
+type registrationServer struct {
+	registerapi.UnimplementedRegistrationServer
+	cfg    RegistrationConfig
+	refuse chan<- error
+}
+
+func (s *registrationServer) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
+	return &registerapi.PluginInfo{
+		Type:     registerapi.CSIPlugin,
+		Name:     s.cfg.DriverName,
+		Endpoint: s.cfg.SocketPath,
+		// Versions of CSI that kubelet knows to tell apart, not that of the spec.
+		SupportedVersions: []string{"1.0.0"},
+	}, nil
+}
+
+func (s *registrationServer) NotifyRegistrationStatus(ctx context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+	if status.GetPluginRegistered() {
+		klog.FromContext(ctx).Info("Kubelet registered the driver", "driver", s.cfg.DriverName)
+		return &registerapi.RegistrationStatusResponse{}, nil
+	}
+	select {
+	case s.refuse <- fmt.Errorf("%w: %s", ErrNotRegistered, status.GetError()):
+	default:
+	}
+	return &registerapi.RegistrationStatusResponse{}, nil
+}

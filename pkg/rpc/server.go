@@ -1,0 +1,85 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
+)
+
+// Config of a Server.
+type Config struct {
+	// Endpoint as Listen takes it.
+	Endpoint string
+	// Register adds the services.
+	Register func(grpc.ServiceRegistrar)
+	// Metrics is where the server registers its own.
+	Metrics prometheus.Registerer
+	// DrainTimeout is how long calls that are under way may take to finish when
+	// the server stops.
+	DrainTimeout time.Duration
+}
+
+// Server of the CSI.
+type Server struct {
+	cfg  Config
+	ln   net.Listener
+	grpc *grpc.Server
+}
+
+// New checks the configuration and binds the socket: from now on callers wait
+// instead of failing.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.Register == nil || cfg.Metrics == nil || cfg.DrainTimeout <= 0 {
+		return nil, errors.New("rpc: services, metrics and a positive drain timeout are needed")
+	}
+	calls := newCallMetrics()
+	if err := cfg.Metrics.Register(calls); err != nil {
+		return nil, fmt.Errorf("rpc: %w", err)
+	}
+	ln, err := Listen(ctx, cfg.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("rpc: %w", err)
+	}
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(logCalls(klog.FromContext(ctx)), measure(calls), recoverPanics))
+	cfg.Register(s)
+	return &Server{cfg: cfg, ln: ln, grpc: s}, nil
+}
+
+// Run serves until ctx ends, then lets calls finish for as long as the drain
+// timeout allows, and removes the socket.
+func (s *Server) Run(ctx context.Context) error {
+	return serve(ctx, s.grpc, s.ln, s.cfg.DrainTimeout)
+}
+
+func serve(ctx context.Context, s *grpc.Server, ln net.Listener, drain time.Duration) error {
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("rpc: serve %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	drained := make(chan struct{})
+	go func() {
+		s.GracefulStop()
+		close(drained)
+	}()
+	timer := time.NewTimer(drain)
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-timer.C:
+		klog.FromContext(ctx).Info("Calls did not finish in time and are cut off", "drainTimeout", drain)
+		s.Stop() // and not wait on: a call can be stuck in the kernel
+	}
+	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("rpc: serve %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
