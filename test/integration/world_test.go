@@ -1,12 +1,8 @@
 package integration
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
-	"github.com/nfs-csi/nfs-csi/test/integration/cluster"
 )
 
 const (
@@ -104,70 +99,6 @@ func (w *world) createClass(change ...func(*storagev1.StorageClass)) {
 
 func (w *world) socket() string { return filepath.Join(w.dir, "csi.sock") }
 
-// replica is one csi-provisioner.
-type replica struct {
-	*cluster.Process
-	address string
-}
-
-// start runs csi-provisioner; what it wrote is shown when the test fails.
-func (w *world) start(args ...string) *replica {
-	w.Helper()
-	address := freeAddress(w.T)
-	args = append([]string{
-		"--csi-address=" + w.socket(),
-		"--kubeconfig=" + w.kubeconfig,
-		"--http-endpoint=" + address,
-		"--retry-interval-start=50ms",
-		"-v=5",
-	}, args...)
-	process, err := cluster.StartProcess(w.dir, "csi-provisioner", os.Getenv(provisionerEnv), args...)
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() {
-		if err := process.Kill(); err != nil {
-			w.Error(err)
-		}
-		if w.Failed() {
-			w.Log(process.Tail())
-		}
-	})
-	r := &replica{Process: process, address: address}
-	w.eventually("csi-provisioner serves /healthz", func() error {
-		_, err := r.get(w.Context(), "/healthz")
-		return err
-	})
-	return r
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-func (r *replica) get(ctx context.Context, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.address+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
-	}
-	return string(body), err
-}
-
 // eventually fails the test with check's last error when it does not succeed in time.
 func (w *world) eventually(what string, check func() error) {
 	w.Helper()
@@ -182,14 +113,6 @@ func (w *world) eventually(what string, check func() error) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// wait returns how a process ended.
-func (w *world) wait(process *replica) error {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
-	defer cancel()
-	return process.Wait(ctx)
 }
 
 func (w *world) createClaim(name string) *corev1.PersistentVolumeClaim {
@@ -240,10 +163,14 @@ func (w *world) awaitVolumeGone(name string) {
 	w.Helper()
 	w.eventually("volume "+name+" is gone", func() error {
 		_, err := w.client.CoreV1().PersistentVolumes().Get(w.Context(), name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err):
 			return nil
+		case err != nil:
+			return err
+		default:
+			return errors.New("it is there")
 		}
-		return fmt.Errorf("it is there, %v", err)
 	})
 }
 

@@ -30,7 +30,8 @@ func StartProcess(dir, name, path string, args ...string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	defer log.Close()
+	// The program has its own descriptor of it.
+	defer func() { _ = log.Close() }()
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
