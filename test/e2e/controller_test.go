@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,8 +28,8 @@ func TestControllerKilledWhileProvisioning(t *testing.T) {
 	var volumes []string
 	var claims []*corev1.PersistentVolumeClaim
 	for range rounds {
-		e.freshController()
-		leader := e.leader()
+		e.waitReady()
+		leader := e.leader(time.Now())
 		pids := []int{e.find(leader, pluginProgram), e.find(leader, provisionerProgram)}
 		claim := e.createClaim(class)
 		if err := killOnceThere(t.Context(), filepath.Join(e.export, volumeName(claim)), pids); err != nil {
@@ -70,7 +71,7 @@ func killOnceThere(ctx context.Context, path string, pids []int) error {
 // PV, so that the kill surely falls between CreateVolume and saving it.
 func TestControllerKilledBeforeVolumeIsSaved(t *testing.T) {
 	e := newEnv(t)
-	e.freshController()
+	e.waitReady()
 	class := e.createClass(nil)
 	allow := e.denyVolumes(class)
 	refusals := e.refusals(class)
@@ -80,20 +81,16 @@ func TestControllerKilledBeforeVolumeIsSaved(t *testing.T) {
 		_, err := os.Stat(directory)
 		return err
 	})
-	e.eventually("CreateVolume is over: the volume was to be saved, and refused", func(context.Context) error {
-		if now := e.refusals(class); now <= refusals {
-			return fmt.Errorf("%v refusals, as before", now)
-		}
-		return nil
-	})
+	e.waitRefused("CreateVolume is over: the volume was to be saved, and refused", class, refusals)
 
-	leader := e.leader()
-	plugin, provisioner := e.find(leader, pluginProgram), e.find(leader, provisionerProgram)
-	if err := kill(provisioner, plugin); err != nil {
+	leader := e.leader(time.Now())
+	if err := kill(e.find(leader, provisionerProgram), e.find(leader, pluginProgram)); err != nil {
 		t.Fatal(err)
 	}
-	e.waitRestarted(leader, pluginProgram, plugin)
-	e.waitRestarted(leader, provisionerProgram, provisioner)
+	killed := time.Now()
+	refusals = e.refusals(class)
+	e.leader(killed)
+	e.waitRefused("the next leader has got the volume again, and was refused", class, refusals)
 	if got := e.volumesOf(class); len(got) > 0 {
 		t.Fatalf("volumes %q were saved against the policy", got)
 	}

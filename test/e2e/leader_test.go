@@ -3,13 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -22,9 +20,9 @@ const takeoverSlack = 10 * time.Second
 func TestLeaderKilled(t *testing.T) {
 	const claims = 5
 	e := newEnv(t)
-	e.freshController()
+	e.waitReady()
 	class := e.createClass(nil)
-	leader := e.leader()
+	leader := e.leader(time.Now())
 	before, err := e.lease(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +53,7 @@ func TestLeaderKilled(t *testing.T) {
 	if took := time.Since(killed); took > before.duration+takeoverSlack {
 		t.Errorf("the standby took over after %v, the lease is %v", took, before.duration)
 	}
-	if standby := e.leader(); standby.UID == leader.UID || !standby.CreationTimestamp.Time.Before(killed) {
+	if standby := e.leader(killed); standby.UID == leader.UID || !standby.CreationTimestamp.Time.Before(killed) {
 		t.Errorf("pod %s leads, which was no standby", standby.Name)
 	}
 
@@ -100,40 +98,15 @@ func (e *env) cordon() {
 	}
 }
 
-// freshController replaces the controller's pods, so that kubelet's back-off
-// after an earlier test's kills does not slow this one down.
-func (e *env) freshController() {
+// waitReady waits until all of the driver's pods are as they should be, whatever
+// an earlier test has killed.
+func (e *env) waitReady() {
 	e.t.Helper()
-	old := map[types.UID]bool{}
-	for _, pod := range e.driverPods("controller") {
-		old[pod.UID] = true
-		err := e.client.CoreV1().Pods(driverNamespace).Delete(e.t.Context(), pod.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			e.t.Fatal(err)
-		}
-	}
-	e.eventually("new controller pods are ready", func(ctx context.Context) error {
-		ready := 0
-		for _, pod := range e.driverPods("controller") {
-			if !old[pod.UID] && isReady(&pod) {
-				ready++
-			}
-		}
-		if ready != len(old) {
-			return fmt.Errorf("%d of %d pods are new and ready", ready, len(old))
-		}
-		return driverReady(ctx, e.client)
-	})
+	e.eventually("the driver is ready", func(ctx context.Context) error { return driverReady(ctx, e.client) })
 }
 
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// leader is the pod that holds the lease, renewed by a process that runs.
-func (e *env) leader() *corev1.Pod {
+// leader is the pod that holds the lease and has renewed it after since.
+func (e *env) leader(since time.Time) *corev1.Pod {
 	e.t.Helper()
 	var leader *corev1.Pod
 	e.eventually("there is a leader", func(ctx context.Context) error {
@@ -142,7 +115,7 @@ func (e *env) leader() *corev1.Pod {
 			return err
 		}
 		for _, pod := range e.driverPods("controller") {
-			if strings.HasPrefix(lease.holder, pod.Name) && pod.CreationTimestamp.Time.Before(lease.renewed) {
+			if strings.HasPrefix(lease.holder, pod.Name+"_") && lease.renewed.After(since) {
 				leader = &pod
 				return nil
 			}

@@ -94,6 +94,18 @@ func probeVolume(class string) *corev1.PersistentVolume {
 	}
 }
 
+// waitRefused waits until the API server has refused more volumes of the class
+// than it had.
+func (e *env) waitRefused(what, class string, had float64) {
+	e.t.Helper()
+	e.eventually(what, func(context.Context) error {
+		if now := e.refusals(class); now <= had {
+			return fmt.Errorf("%v refusals, as before", now)
+		}
+		return nil
+	})
+}
+
 // refusals counts how often the API server has refused a volume of the class so
 // far, by its own metrics.
 func (e *env) refusals(class string) float64 {
