@@ -75,6 +75,7 @@ func TestBothExportsOverBothVersions(t *testing.T) {
 			cat $export/file
 			umount /tmp/m
 		done; done
+		mount -t nfs4 "[::1]:$LAB_EXPORT_XFS" /tmp/m && cat /tmp/m/file && umount /tmp/m
 		cp --reflink=always $LAB_EXPORT_XFS/file $LAB_EXPORT_XFS/clone && echo reflink
 		grep -o "$LAB_EXPORT_XFS.*prjquota" /proc/mounts
 		echo to-stderr >&2
@@ -83,7 +84,7 @@ func TestBothExportsOverBothVersions(t *testing.T) {
 		t.Errorf("exit code %d, want that of the command, 7", r.code)
 	}
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
-	if len(lines) != 6 || strings.Join(lines[:5], " ") != "over-nfs-3 over-nfs-4.2 over-nfs-3 over-nfs-4.2 reflink" {
+	if len(lines) != 7 || strings.Join(lines[:6], " ") != "over-nfs-3 over-nfs-4.2 over-nfs-3 over-nfs-4.2 over-nfs-4.2 reflink" {
 		t.Errorf("stdout: %q", lines)
 	}
 	if !strings.Contains(r.stderr, "to-stderr") || strings.Contains(r.stdout, "to-stderr") {

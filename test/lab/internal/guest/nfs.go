@@ -25,7 +25,7 @@ var exports = []struct {
 const exportOptions = "rw,no_root_squash,no_subtree_check,insecure"
 
 func loadModules(j job.Job) error {
-	names := []string{"nfsd", "nfsv3", "nfsv4", "xfs"}
+	names := []string{"ipv6", "nfsd", "nfsv3", "nfsv4", "xfs", "sch_netem"}
 	if j.Cluster != nil {
 		names = append(names, "overlay", "veth", "dummy", "bridge", "iptable_nat", "iptable_filter")
 	}
