@@ -1,6 +1,7 @@
 package nfsmount
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -16,7 +17,11 @@ const (
 )
 
 // prober finds out which address of a server answers, before the kernel, which
-// would wait for minutes, is asked to talk to it.
+// would wait for minutes, is asked to talk to it. It asks for more than a
+// connection: while one mount(2) waits for a server that took the connection
+// and says nothing, the kernel holds up the first mount of every other server
+// that is spoken to in the same minor version (nfs4_match_client in
+// fs/nfs/nfs4client.c waits for it).
 type prober struct {
 	dialer  net.Dialer
 	timeout time.Duration
@@ -36,22 +41,35 @@ func (p *prober) find(ctx context.Context, server string, o Options) (netip.Addr
 		}
 		return addrs[0].Unmap(), nil
 	}
-	return p.connect(ctx, server, port)
+	return p.ask(ctx, server, port)
 }
 
-func (p *prober) connect(ctx context.Context, server, port string) (netip.Addr, error) {
+func (p *prober) ask(ctx context.Context, server, port string) (netip.Addr, error) {
 	began := time.Now()
-	conn, err := p.dialer.DialContext(ctx, "tcp", net.JoinHostPort(server, port))
+	addr, err := p.connectAndPing(ctx, server, port)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("connect to %s within %s: %w: %w",
+		return netip.Addr{}, fmt.Errorf("no answer from %s within %s: %w: %w",
 			net.JoinHostPort(server, port), time.Since(began).Round(time.Millisecond), volume.ErrUnreachable, err)
 	}
-	defer conn.Close()
-	remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	return addr, nil
+}
+
+func (p *prober) connectAndPing(ctx context.Context, server, port string) (netip.Addr, error) {
+	conn, err := p.dialer.DialContext(ctx, "tcp", net.JoinHostPort(server, port))
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("address of %s: %w", server, err)
+		return netip.Addr{}, err
 	}
-	return remote.Addr().Unmap(), nil
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	asked := program{100003, 4} // NFS
+	if port == portRPCBind {
+		asked = program{100000, 2}
+	}
+	if err := ping(conn, asked); err != nil {
+		return netip.Addr{}, cmp.Or(ctx.Err(), err)
+	}
+	remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	return remote.Addr().Unmap(), err
 }
 
 // probePort is where a server that is alive must listen given these options.

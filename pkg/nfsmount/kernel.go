@@ -20,7 +20,7 @@ import (
 
 // KernelConfig bounds how long the calls of a Kernel wait on a dead server.
 type KernelConfig struct {
-	// DialTimeout for the name and the first connection to a server.
+	// DialTimeout for resolving a server's name and for its first answer.
 	DialTimeout time.Duration
 	// MountTimeout for a whole mount, also when the caller would wait longer.
 	MountTimeout time.Duration
@@ -132,7 +132,7 @@ func (k *Kernel) mount(ctx context.Context, m Mount) error {
 		if !settled.CompareAndSwap(false, true) {
 			return <-done
 		}
-		return fmt.Errorf("%w: %s takes connections but did not answer the mount: %w", volume.ErrUnreachable, addr, ctx.Err())
+		return fmt.Errorf("%w: %s answers but has not let the mount through: %w", volume.ErrUnreachable, addr, ctx.Err())
 	}
 }
 
@@ -196,7 +196,7 @@ func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 func (k *Kernel) rpcbindAnswers(ctx context.Context, addr netip.Addr) bool {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.DialTimeout)
 	defer cancel()
-	_, err := k.probe.connect(ctx, addr.String(), portRPCBind)
+	_, err := k.probe.ask(ctx, addr.String(), portRPCBind)
 	return err == nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ func kernelWith(t *testing.T, sys syscalls) (*Kernel, Mount) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
+	go answerPings(ln)
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +46,23 @@ func kernelWith(t *testing.T, sys syscalls) (*Kernel, Mount) {
 		t.Fatal(err)
 	}
 	return k, Mount{Export: volume.Export{Server: "127.0.0.1", Share: "/e"}, SubDir: "v", Target: t.TempDir(), Options: o}
+}
+
+// answerPings is a server that is alive and does nothing.
+func answerPings(ln net.Listener) {
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			var call [11]uint32 // fragment header and a call without arguments
+			if binary.Read(conn, binary.BigEndian, &call) == nil {
+				binary.Write(conn, binary.BigEndian, []uint32{1<<31 | 24, call[1], 1, 0, 0, 0, 0}) //nolint:errcheck // the client sees
+			}
+		}()
+	}
 }
 
 func TestMountMapsErrors(t *testing.T) {
@@ -265,7 +284,39 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Who takes connections and says nothing, or something that is not RPC, must
+// not reach the kernel either.
+func TestSilentServerNeverReachesTheKernel(t *testing.T) {
+	for name, answer := range map[string]string{"silent": "", "not RPC": "HTTP/1.1 400 Bad Request\r\n\r\n"} {
+		k, m := kernelWith(t, syscalls{mount: func(string, string, string, uintptr, string) error {
+			t.Errorf("%s: mount(2) was called", name)
+			return nil
+		}})
+		k.probe.timeout = 50 * time.Millisecond
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				io.WriteString(conn, answer) //nolint:errcheck // the client sees
+			}
+		}()
+		addr := ln.Addr().String()
+		m.Options.data = []string{"port=" + addr[strings.LastIndex(addr, ":")+1:]}
+		if err := k.Mount(t.Context(), m); !errors.Is(err, volume.ErrUnreachable) || !strings.Contains(err.Error(), addr) {
+			t.Errorf("%s: got %v, want ErrUnreachable naming %s", name, err, addr)
+		}
+		ln.Close()
+	}
+}
+
 func TestGetPort(t *testing.T) {
+	const xid = 0x6e667363
 	reply := func(words ...uint32) []byte {
 		var b []byte
 		for _, w := range words {
@@ -278,10 +329,14 @@ func TestGetPort(t *testing.T) {
 		port   uint32
 		fails  bool
 	}{
-		"registered": {reply(1<<31|28, 1, 1, 0, 0, 0, 0, 40000), 40000, false},
-		"not":        {reply(1<<31|28, 1, 1, 0, 0, 0, 0, 0), 0, false},
-		"denied":     {reply(1<<31|28, 1, 1, 1, 0, 0, 0, 0), 0, true},
-		"short":      {reply(1<<31|28, 1, 1), 0, true},
+		"registered": {reply(1<<31|28, xid, 1, 0, 0, 0, 0, 40000), 40000, false},
+		"not":        {reply(1<<31|28, xid, 1, 0, 0, 0, 0, 0), 0, false},
+		"denied":     {reply(1<<31|20, xid, 1, 1, 0, 0), 0, true},
+		"no program": {reply(1<<31|24, xid, 1, 0, 0, 0, 1), 0, true},
+		"other call": {reply(1<<31|28, 7, 1, 0, 0, 0, 0, 5), 0, true},
+		"short":      {reply(1<<31|28, xid, 1), 0, true},
+		"huge":       {reply(1<<31|1<<20, xid, 1), 0, true},
+		"nothing":    {nil, 0, true},
 	}
 	for name, tt := range tests {
 		var asked bytes.Buffer
@@ -289,7 +344,7 @@ func TestGetPort(t *testing.T) {
 			*bytes.Reader
 			*writer
 		}{bytes.NewReader(tt.answer), &writer{&asked}}
-		port, err := getPort(rw, 100024, 1)
+		port, err := getPort(rw, program{100024, 1})
 		if port != tt.port || (err != nil) != tt.fails {
 			t.Errorf("%s: port %d, %v", name, port, err)
 		}

@@ -1,45 +1,156 @@
-// Package nfs holds the tests that need a kernel NFS server and client. They run
-// inside the lab's guest (make test-nfs).
 package nfs
 
 import (
+	"errors"
+	"net"
 	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// unrouted is an address of TEST-NET-1 (RFC 5737), where nothing can answer.
-const unrouted = "192.0.2.1"
-
-// TestKernelKeepsTheContract: what the fake promises, the kernel does.
 func TestKernelKeepsTheContract(t *testing.T) {
-	if os.Getenv("LAB") == "" {
-		t.Skip("needs the lab: make test-nfs")
-	}
-	for _, name := range []string{"LAB_EXPORT_EXT4", "LAB_EXPORT_XFS"} {
-		for _, version := range []string{"vers=4.2", "vers=3"} {
-			t.Run(name+" "+version, func(t *testing.T) {
-				dir := os.Getenv(name)
-				export, err := volume.ParseExport(os.Getenv("LAB_NFS_SERVER"), dir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				kernel, err := nfsmount.NewKernel(nfsmount.DefaultKernelConfig())
-				if err != nil {
-					t.Fatal(err)
-				}
+	for fs, export := range exports(t) {
+		for _, version := range []string{"", "vers=4.2", "vers=4.1", "vers=4.0", "vers=3"} {
+			name := fs + " " + version
+			t.Run(name, func(t *testing.T) {
 				nfsmounttest.TestMounter(t, nfsmounttest.Fixture{
-					Mounter:    kernel,
-					Export:     export,
-					Dir:        dir,
-					DeadServer: unrouted,
-					Options:    []string{version},
-					Scratch:    t.TempDir(),
+					Mounter: kernel(t), Export: export, Dir: export.Share, DeadServer: unused,
+					Options: []string{version}, Scratch: t.TempDir(),
 				})
 			})
 		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for asked, want := range map[string]string{
+		"": "vers=4.2", "vers=4": "vers=4.2", "nfsvers=4.1": "vers=4.1", "v4.0": "vers=4.0", "vers=3": "vers=3",
+	} {
+		k := kernel(t)
+		at := target(t, k)
+		m := nfsmount.Mount{Export: exports(t)["ext4"], Target: at, Options: options(t, asked)}
+		if err := k.Mount(t.Context(), m); err != nil {
+			t.Errorf("%q: %v", asked, err)
+			continue
+		}
+		if got := mountAt(t, at).VFSOptions; !strings.Contains(","+got+",", ","+want+",") {
+			t.Errorf("%q mounted with %s, want %s", asked, got, want)
+		}
+	}
+}
+
+// A lock taken through a version 3 mount must be granted: by lockd where a statd
+// runs, by this node alone where none does, but never refused.
+func TestVersion3Locks(t *testing.T) {
+	export := exports(t)["ext4"]
+	k, sub := kernel(t), serverDir(t, export)
+	at := target(t, k)
+	if err := k.Mount(t.Context(), nfsmount.Mount{Export: export, SubDir: sub, Target: at, Options: options(t, "vers=3")}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(at, "locked"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lock := syscall.Flock_t{Type: syscall.F_WRLCK}
+	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &lock); err != nil {
+		t.Errorf("lock with %s: %v", mountAt(t, at).VFSOptions, err)
+	}
+}
+
+func TestOptionsReachTheKernel(t *testing.T) {
+	k := kernel(t)
+	at := target(t, k)
+	m := nfsmount.Mount{Export: exports(t)["xfs"], Target: at, Options: options(t, "soft,timeo=77,nosuid", "bg,_netdev,retry=1", "noexec")}
+	if err := k.Mount(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	info := mountAt(t, at)
+	all := "," + info.Options + "," + info.VFSOptions + ","
+	for _, want := range []string{"soft", "timeo=77", "nosuid", "noexec", "addr=" + m.Export.Server} {
+		if !strings.Contains(all, ","+want+",") {
+			t.Errorf("%s is missing in %s", want, all)
+		}
+	}
+	m.Target, m.Options = target(t, k), options(t, "nosuchoption")
+	if err := k.Mount(t.Context(), m); !errors.Is(err, volume.ErrMountOptions) {
+		t.Errorf("an option the kernel does not know: %v, want ErrMountOptions", err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	k := kernel(t)
+	at := target(t, k)
+	export := exports(t)["ext4"]
+	if err := k.Mount(t.Context(), nfsmount.Mount{Export: export, SubDir: serverDir(t, export), Target: at, Options: options(t, "ro")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(at, "f"), nil, 0o644); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("write: %v, want EROFS", err)
+	}
+}
+
+func TestNotExported(t *testing.T) {
+	export := exports(t)["ext4"]
+	export.Share = "/not-exported"
+	for _, version := range []string{"", "vers=4.2", "vers=3"} {
+		k := kernel(t)
+		at := target(t, k)
+		within(t, 10*time.Second, "the refusal", func() {
+			err := k.Mount(t.Context(), nfsmount.Mount{Export: export, Target: at, Options: options(t, version)})
+			// A version 3 server does not say whether there is such a path.
+			denied := version == "vers=3" && errors.Is(err, volume.ErrAccessDenied)
+			if !errors.Is(err, volume.ErrShareNotFound) && !denied {
+				t.Errorf("%q: %v, want ErrShareNotFound", version, err)
+			}
+		})
+		if e := mountAt(t, at); e != nil {
+			t.Errorf("%q left %+v", version, e)
+		}
+	}
+}
+
+func TestIPv6(t *testing.T) {
+	export := exports(t)["ext4"]
+	conn, err := net.Dial("tcp", "[::1]:2049")
+	if err != nil {
+		t.Skipf("the lab's server has no IPv6: %v", err)
+	}
+	conn.Close()
+	export.Server = "::1"
+	for _, version := range []string{"vers=4.2", "vers=3"} {
+		k := kernel(t)
+		at := target(t, k)
+		if err := k.Mount(t.Context(), nfsmount.Mount{Export: export, Target: at, Options: options(t, version)}); err != nil {
+			t.Errorf("%s: %v", version, err)
+			continue
+		}
+		if got := mountAt(t, at).Source; got != "[::1]:"+export.Share {
+			t.Errorf("%s: source %s", version, got)
+		}
+	}
+}
+
+func TestStaleIsFound(t *testing.T) {
+	export := exports(t)["ext4"]
+	k := kernel(t)
+	sub := serverDir(t, export)
+	at := target(t, k)
+	if err := k.Mount(t.Context(), nfsmount.Mount{Export: export, SubDir: sub, Target: at, Options: options(t)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(export.Share, sub)); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Check(t.Context(), at); !errors.Is(err, volume.ErrStale) {
+		t.Errorf("got %v, want ErrStale", err)
 	}
 }

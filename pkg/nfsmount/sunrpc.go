@@ -1,0 +1,79 @@
+package nfsmount
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ONC RPC (RFC 5531) over a stream, as little of it as it takes to ask a server
+// whether it is alive and an rpcbind for a port.
+
+// program is an RPC program and the version of it that is asked.
+type program struct{ number, version uint32 }
+
+const (
+	procNull    = 0 // every program has it: it does nothing and answers
+	procGetPort = 3 // of the port mapper (RFC 1833)
+
+	lastFragment = 1 << 31
+	maxReply     = 4096
+)
+
+var errNotRPC = errors.New("the answer is not an RPC reply")
+
+// callRPC makes one call without credentials and returns the words of its
+// reply after the transaction's number.
+func callRPC(rw io.ReadWriter, p program, proc uint32, args ...uint32) ([]uint32, error) {
+	const xid, call, rpcVersion, authNone = 0x6e667363, 0, 2, 0
+	body := append([]uint32{
+		xid, call, rpcVersion, p.number, p.version, proc,
+		authNone, 0, authNone, 0, // credentials and verifier, both empty
+	}, args...)
+	request := binary.BigEndian.AppendUint32(nil, lastFragment|uint32(4*len(body)))
+	for _, word := range body {
+		request = binary.BigEndian.AppendUint32(request, word)
+	}
+	if _, err := rw.Write(request); err != nil {
+		return nil, err
+	}
+	var header uint32
+	if err := binary.Read(rw, binary.BigEndian, &header); err != nil {
+		return nil, err
+	}
+	size := header &^ lastFragment
+	if header&lastFragment == 0 || size%4 != 0 || size < 8 || size > maxReply {
+		return nil, errNotRPC
+	}
+	reply := make([]uint32, size/4)
+	if err := binary.Read(rw, binary.BigEndian, reply); err != nil {
+		return nil, err
+	}
+	if reply[0] != xid || reply[1] != 1 {
+		return nil, errNotRPC
+	}
+	return reply[1:], nil
+}
+
+// ping asks whether a program answers at all; that it does not know the version
+// or refuses the caller is an answer too.
+func ping(rw io.ReadWriter, p program) error {
+	_, err := callRPC(rw, p, procNull)
+	return err
+}
+
+// getPort asks an rpcbind for the port of a program over UDP, the transport on
+// which the kernel's lockd talks to statd. Port 0 means not registered.
+func getPort(rw io.ReadWriter, p program) (uint32, error) {
+	const ipprotoUDP = 17
+	reply, err := callRPC(rw, program{100000, 2}, procGetPort, p.number, p.version, ipprotoUDP, 0)
+	if err != nil {
+		return 0, err
+	}
+	// Reply, accepted, an empty verifier (2 words), success, and the port.
+	if len(reply) != 6 || reply[1] != 0 || reply[4] != 0 {
+		return 0, fmt.Errorf("rpcbind: %w", errNotRPC)
+	}
+	return reply[5], nil
+}
