@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -22,8 +21,6 @@ const (
 
 	dirMode    = 0o700
 	recordMode = 0o600
-	// maxRecord is far above any record; what is larger is not one.
-	maxRecord = 1 << 20
 )
 
 // Catalog is the driver's own directory of one export.
@@ -72,12 +69,7 @@ func recordPath(subDir string) string { return path.Join(volumesDir, subDir, vol
 
 // Read returns the record of the directory subDir; fs.ErrNotExist if there is none.
 func (c *Catalog) Read(subDir string) (Record, error) {
-	f, err := c.meta.Open(recordPath(subDir))
-	if err != nil {
-		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	b, err := c.meta.ReadFile(recordPath(subDir))
 	if err != nil {
 		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
 	}

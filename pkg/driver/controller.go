@@ -110,14 +110,19 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Va
 	if err := c.volumes.Exists(ctx, id, secretOptions(req.GetSecrets())); err != nil {
 		return nil, toStatus(err)
 	}
-	if err := validates(id, req); err != nil {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+	return validation(req, validates(id, req)), nil
+}
+
+// validation is the answer: what does not hold is no error of the call.
+func validation(req *csi.ValidateVolumeCapabilitiesRequest, mismatch error) *csi.ValidateVolumeCapabilitiesResponse {
+	if mismatch != nil {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: mismatch.Error()}
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeContext:      req.GetVolumeContext(),
 		VolumeCapabilities: req.GetVolumeCapabilities(),
 		Parameters:         req.GetParameters(),
-	}}, nil
+	}}
 }
 
 // validates reports why what the caller knows of the volume does not hold.

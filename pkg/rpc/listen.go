@@ -42,10 +42,7 @@ func Listen(ctx context.Context, endpoint string) (net.Listener, error) {
 
 // socketPath reads unix:///path, unix:/path and /path.
 func socketPath(endpoint string) (string, error) {
-	path := strings.TrimPrefix(endpoint, "unix:")
-	if strings.HasPrefix(path, "//") {
-		path = strings.TrimPrefix(path, "//")
-	}
+	path := strings.TrimPrefix(strings.TrimPrefix(endpoint, "unix:"), "//")
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("endpoint %q is not a unix socket, as in unix:///run/csi/socket", endpoint)
 	}

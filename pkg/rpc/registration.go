@@ -13,7 +13,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// ErrNotRegistered: kubelet has refused the driver.
+// ErrNotRegistered is that kubelet has refused the driver.
 var ErrNotRegistered = errors.New("kubelet did not register the driver")
 
 // registrationDrain is short: kubelet's calls do nothing but ask and tell.

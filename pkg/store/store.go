@@ -134,8 +134,7 @@ func withCatalog(h *share.Handle, job func(*catalog.Catalog) error) error {
 	if err != nil {
 		return err
 	}
-	defer cat.Close()
-	return job(cat)
+	return errors.Join(job(cat), cat.Close())
 }
 
 // Exists returns nil when the volume's directory is there, volume.ErrNotFound

@@ -99,7 +99,10 @@ func (r *remover) content(ctx context.Context, dir *os.Root) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	return errors.Join(r.listed(ctx, dir, f), f.Close())
+}
+
+func (r *remover) listed(ctx context.Context, dir *os.Root, f *os.File) error {
 	for {
 		entries, readErr := f.ReadDir(batch)
 		if err := r.all(ctx, dir, entries); err != nil {

@@ -126,7 +126,11 @@ func TestRemoveReportsWhatItCannot(t *testing.T) {
 	if err := os.Chmod(locked, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Chmod(locked, 0o755) })
+	t.Cleanup(func() {
+		if err := os.Chmod(locked, 0o755); err != nil {
+			t.Error(err)
+		}
+	})
 	if n, err := Remove(t.Context(), r, "tree", 4); !errors.Is(err, os.ErrPermission) || n != 1 {
 		t.Errorf("removed %d, %v, want 1 and ErrPermission", n, err)
 	}

@@ -171,7 +171,7 @@ func killVictim(t *testing.T, o order) {
 		t.Fatalf("the victim did not begin: %v", err)
 	}
 	// A create or a delete takes a few milliseconds here.
-	time.Sleep(time.Duration(rand.Int64N(int64(15 * time.Millisecond)))) //nolint:gosec // any moment will do
+	time.Sleep(time.Duration(rand.Int64N(int64(15 * time.Millisecond))))
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,11 @@ func testUnmountBusy(t *testing.T, f Fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	t.Cleanup(func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	if err := f.Mounter.Unmount(t.Context(), target); err != nil {
 		t.Error(err)
 	}
