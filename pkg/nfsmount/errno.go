@@ -24,8 +24,10 @@ func classify(err error) error {
 	case unix.ECONNREFUSED, unix.ECONNRESET, unix.ETIMEDOUT, unix.EHOSTUNREACH, unix.EHOSTDOWN,
 		unix.ENETUNREACH, unix.EPIPE, unix.ENOTCONN, unix.EAGAIN:
 		kind = volume.ErrUnreachable
-	case unix.EINVAL, unix.EPROTONOSUPPORT, unix.EPFNOSUPPORT, unix.EAFNOSUPPORT, unix.ENODEV, unix.EOPNOTSUPP, unix.EPROTO:
+	case unix.EINVAL, unix.EPROTONOSUPPORT, unix.EPFNOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP, unix.EPROTO:
 		kind = volume.ErrMountOptions
+	case unix.ENODEV:
+		return fmt.Errorf("%w: this node's kernel has no NFS client, load its module nfsv4 or nfs: %w", volume.ErrUnsupported, err)
 	default:
 		return err
 	}

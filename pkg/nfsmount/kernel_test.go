@@ -75,6 +75,7 @@ func TestMountMapsErrors(t *testing.T) {
 		unix.ETIMEDOUT:       volume.ErrUnreachable,
 		unix.EINVAL:          volume.ErrMountOptions,
 		unix.EPROTONOSUPPORT: volume.ErrMountOptions,
+		unix.ENODEV:          volume.ErrUnsupported,
 		unix.EBUSY:           unix.EBUSY,
 	}
 	for errno, want := range tests {
