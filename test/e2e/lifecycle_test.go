@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 func TestClaimToPodAndBack(t *testing.T) {
 	for _, export := range []string{"LAB_EXPORT_EXT4", "LAB_EXPORT_XFS"} {
 		t.Run(export, func(t *testing.T) {
+			t.Parallel()
 			e := newEnvOn(t, os.Getenv(export))
 			class := e.createClass(nil)
 			claim := e.createClaim(class)
@@ -41,6 +43,30 @@ func TestClaimToPodAndBack(t *testing.T) {
 			e.expectOnExport()
 		})
 	}
+}
+
+// TestFilesOfOthersAreDeleted: pods leave files that root does not own, in
+// directories that only their owners may enter or take from.
+func TestFilesOfOthersAreDeleted(t *testing.T) {
+	e := newEnv(t)
+	claim := e.createClaim(e.createClass(nil))
+	volume := e.waitBound(claim)
+	const somebody, somebodyElse = 1000, 1001
+	for dir, mode := range map[string]os.FileMode{"private": 0o700, "closed": 0o500, "sticky": os.ModeSticky | 0o777} {
+		path := filepath.Join(e.export, volume.Name, dir)
+		file := filepath.Join(path, "file")
+		if err := errors.Join(
+			os.Mkdir(path, 0o755),
+			os.WriteFile(file, []byte("x"), 0o600),
+			os.Chown(file, somebodyElse, somebodyElse),
+			os.Chown(path, somebody, somebody),
+			os.Chmod(path, mode),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.deleteClaim(claim)
+	e.expectOnExport()
 }
 
 // expectPendingThenBound watches the claim from its creation on.

@@ -24,6 +24,7 @@ func TestRefusedClaims(t *testing.T) {
 		"missing share":     {map[string]string{"share": missing}, missing},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			e := newEnv(t)
 			good := e.createClass(nil)
 			refused := e.createClaim(e.createClass(test.changes))
