@@ -101,7 +101,8 @@ func run() (int, error) {
 // has to be whole.
 func powerOff() {
 	_ = unix.Kill(-1, unix.SIGKILL)
-	_ = errors.Join(stopNFS(), unmountDisks())
+	_ = stopNFS()
+	unmountDisks()
 	unix.Sync()
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
