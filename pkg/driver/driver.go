@@ -45,6 +45,7 @@ type Mounter interface {
 	Unmount(ctx context.Context, target string) error
 	Mounts(ctx context.Context) ([]nfsmount.Entry, error)
 	Check(ctx context.Context, target string) error
+	Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error)
 }
 
 // Config of a Driver.
@@ -103,6 +104,6 @@ func (d *Driver) Register(s grpc.ServiceRegistrar) {
 		csi.RegisterControllerServer(s, &controller{volumes: d.cfg.Volumes})
 	}
 	if d.cfg.Mode.HasNode() {
-		csi.RegisterNodeServer(s, &node{id: d.cfg.NodeID, publisher: publisher{mounter: d.cfg.Mounter}})
+		csi.RegisterNodeServer(s, newNode(d.cfg))
 	}
 }

@@ -113,6 +113,13 @@ func (l *lab) publishReq(v *csi.Volume) *csi.NodePublishVolumeRequest {
 	}
 }
 
+func (l *lab) publish(t *testing.T, v *csi.Volume) {
+	t.Helper()
+	if _, err := l.NodePublishVolume(t.Context(), l.publishReq(v)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (l *lab) unpublish(t *testing.T, target string) {
 	t.Helper()
 	if _, err := l.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v", TargetPath: target}); err != nil {

@@ -15,7 +15,13 @@ import (
 type node struct {
 	csi.UnimplementedNodeServer
 	id        string
+	mounter   Mounter
 	publisher publisher
+	failures  failures
+}
+
+func newNode(cfg Config) *node {
+	return &node{id: cfg.NodeID, mounter: cfg.Mounter, publisher: publisher{mounter: cfg.Mounter}}
 }
 
 func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
@@ -23,11 +29,18 @@ func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 }
 
 func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	return &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{
-		Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{
-			Type: csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
-		}},
-	}}}, nil
+	resp := &csi.NodeGetCapabilitiesResponse{}
+	for _, t := range []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+		csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH,
+	} {
+		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: t}},
+		})
+	}
+	return resp, nil
 }
 
 func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
@@ -35,7 +48,9 @@ func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	if err := n.publisher.publish(ctx, p); err != nil {
+	err = n.publisher.publish(ctx, p)
+	n.failures.note(req.GetVolumeId(), p.mount.Target, err)
+	if err != nil {
 		return nil, toStatus(err)
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
@@ -75,9 +90,11 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVo
 	if err := checkTarget(req.GetVolumeId(), req.GetTargetPath()); err != nil {
 		return nil, toStatus(err)
 	}
-	if err := n.publisher.unpublish(ctx, filepath.Clean(req.GetTargetPath())); err != nil {
+	target := filepath.Clean(req.GetTargetPath())
+	if err := n.publisher.unpublish(ctx, target); err != nil {
 		return nil, toStatus(err)
 	}
+	n.failures.note(req.GetVolumeId(), target, nil)
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 

@@ -265,7 +265,9 @@ func TestNodeInfo(t *testing.T) {
 		t.Errorf("got %v, %v", info, err)
 	}
 	caps, err := l.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
-	if err != nil || !strings.Contains(caps.String(), "SINGLE_NODE_MULTI_WRITER") {
-		t.Errorf("got %v, %v", caps, err)
+	for _, want := range []string{"SINGLE_NODE_MULTI_WRITER", "GET_VOLUME_STATS", "GET_VOLUME_HEALTH", "GET_STORAGE_HEALTH"} {
+		if err != nil || !strings.Contains(caps.String(), want) {
+			t.Errorf("got %v, %v", caps, err)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +25,7 @@ type KernelConfig struct {
 	MountTimeout time.Duration
 	// UnmountTimeout for an orderly unmount; after it the mount is detached.
 	UnmountTimeout time.Duration
-	// CheckTimeout for the server's answer to Check.
+	// CheckTimeout for the server's answer to Check and Usage.
 	CheckTimeout time.Duration
 }
 
@@ -37,7 +36,7 @@ func DefaultKernelConfig() KernelConfig {
 		DialTimeout:    5 * time.Second,
 		MountTimeout:   60 * time.Second,
 		UnmountTimeout: 2 * time.Second,
-		CheckTimeout:   2 * time.Second,
+		CheckTimeout:   1500 * time.Millisecond,
 	}
 }
 
@@ -55,15 +54,15 @@ type Kernel struct {
 	servers keylock.Locker[string]
 	targets keylock.Locker[string]
 
-	mu    sync.Mutex
-	calls map[string]*inflight
+	unmounts flights[struct{}]
+	usages   usages
 }
 
 // syscalls are the system calls a Kernel makes; tests put others in their place.
 type syscalls struct {
 	mount   func(source, target, fstype string, flags uintptr, data string) error
 	unmount func(target string, flags int) error
-	statfs  func(target string) error
+	statfs  func(target string) (Usage, error)
 }
 
 // NewKernel checks the configuration.
@@ -79,14 +78,10 @@ func NewKernel(cfg KernelConfig) (*Kernel, error) {
 		cfg:   cfg,
 		probe: prober{timeout: cfg.DialTimeout},
 		statd: statdRegistered,
-		calls: map[string]*inflight{},
 		sys: syscalls{
 			mount:   unix.Mount,
 			unmount: unix.Unmount,
-			statfs: func(target string) error {
-				var st unix.Statfs_t
-				return unix.Statfs(target, &st)
-			},
+			statfs:  statfs,
 		},
 	}, nil
 }

@@ -274,7 +274,7 @@ func TestCheck(t *testing.T) {
 		}, volume.ErrUnreachable},
 	}
 	for name, tt := range tests {
-		k, m := kernelWith(t, syscalls{statfs: func(string) error { return tt.statfs() }})
+		k, m := kernelWith(t, syscalls{statfs: func(string) (Usage, error) { return Usage{}, tt.statfs() }})
 		for range 3 {
 			if err := k.Check(t.Context(), m.Target); !errors.Is(err, tt.want) {
 				t.Errorf("%s: got %v, want %v", name, err, tt.want)

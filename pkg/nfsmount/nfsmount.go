@@ -35,6 +35,9 @@ type Entry struct {
 	// Root is the directory within the file system that is shown at Target;
 	// "/" unless the entry is a bind mount of a part of another.
 	Root string
+	// Server is the address, with the port if it is not the usual one, that an
+	// NFS mount talks to.
+	Server string
 }
 
 // IsNFS tells NFS mounts from others.
@@ -58,4 +61,21 @@ type Mounter interface {
 	// Check asks the server for the mount at target. Errors: volume.ErrStale when
 	// the mount is of no more use, volume.ErrUnreachable when no answer comes.
 	Check(ctx context.Context, target string) error
+	// Usage asks the server of an entry of the table how full the file system is
+	// that the mount shows a part of. While a server owes an answer to an earlier
+	// question it is not asked another one. Errors: those of Check.
+	Usage(ctx context.Context, e Entry) (Usage, error)
+}
+
+// Usage of a file system: of the whole of it on the server, also where the mount
+// shows one directory.
+type Usage struct {
+	Bytes, Inodes Amount
+}
+
+// Amount of something that there is a limited number of. Available is what is
+// left for those without privileges, Total and Used may be 0 where the server's
+// file system has no limit.
+type Amount struct {
+	Total, Used, Available int64
 }

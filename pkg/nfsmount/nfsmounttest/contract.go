@@ -45,6 +45,7 @@ func TestMounter(t *testing.T, f Fixture) {
 		"UnmountBusy":       testUnmountBusy,
 		"Concurrent":        testConcurrent,
 		"Check":             testCheck,
+		"Usage":             testUsage,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, f) })
 	}
@@ -207,6 +208,24 @@ func testCheck(t *testing.T, f Fixture) {
 	f.mount(t, sub, target)
 	if err := f.Mounter.Check(t.Context(), target); err != nil {
 		t.Errorf("a good mount: %v", err)
+	}
+}
+
+func testUsage(t *testing.T, f Fixture) {
+	target, sub := f.target(t), f.serverDir(t)
+	f.mount(t, sub, target)
+	e, ok := f.entry(t, target)
+	if !ok || e.Server == "" {
+		t.Errorf("table has %+v (%v), want it with its server", e, ok)
+	}
+	u, err := f.Mounter.Usage(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, a := range map[string]nfsmount.Amount{"bytes": u.Bytes, "inodes": u.Inodes} {
+		if a.Total <= 0 || a.Available <= 0 || a.Used < 0 || a.Used+a.Available > a.Total {
+			t.Errorf("%s: %+v", what, a)
+		}
 	}
 }
 

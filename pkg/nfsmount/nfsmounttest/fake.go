@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -111,6 +113,7 @@ func (f *Fake) mountLocked(m nfsmount.Mount) error {
 	f.mounts++
 	f.table = append(f.table, nfsmount.Entry{
 		Target: m.Target, Source: m.Source(), FSType: "nfs4", ReadOnly: m.Options.ReadOnly(), Root: "/",
+		Server: m.Export.Server,
 	})
 	return nil
 }
@@ -175,8 +178,30 @@ func (f *Fake) Mounts(context.Context) ([]nfsmount.Entry, error) {
 // Check implements nfsmount.Mounter. A mount is stale when its directory is
 // gone from the server.
 func (f *Fake) Check(_ context.Context, target string) error {
+	f.mu.Lock()
+	server := ""
+	if at := f.find(target); at >= 0 {
+		server = f.table[at].Server
+	}
+	_, hangs := f.hanging[server]
+	f.mu.Unlock()
+	if hangs {
+		return fmt.Errorf("check %s: %w: %s is hanging", target, volume.ErrUnreachable, server)
+	}
 	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("check %s: %w", target, volume.ErrStale)
 	}
 	return nil
+}
+
+// Usage implements nfsmount.Mounter with the usage of the local file system.
+func (f *Fake) Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error) {
+	if err := f.Check(ctx, e.Target); err != nil {
+		return nfsmount.Usage{}, err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(e.Target, &st); err != nil {
+		return nfsmount.Usage{}, err
+	}
+	return nfsmount.UsageOf(st), nil
 }

@@ -1,0 +1,191 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Reasons of volumes and servers that are not well.
+const (
+	reasonUnreachable = "ServerUnreachable"
+	reasonStale       = "StaleMount"
+	reasonNotFound    = "ShareNotFound"
+	reasonDenied      = "AccessDenied"
+)
+
+// reasonOf gives an error of a mount its name, or "" when it says nothing about
+// the volume's health.
+func reasonOf(err error) string {
+	for _, r := range []struct {
+		err    error
+		reason string
+	}{
+		{volume.ErrUnreachable, reasonUnreachable},
+		{volume.ErrStale, reasonStale},
+		{volume.ErrShareNotFound, reasonNotFound},
+		{volume.ErrAccessDenied, reasonDenied},
+	} {
+		if errors.Is(err, r.err) {
+			return r.reason
+		}
+	}
+	return ""
+}
+
+// NodeGetVolumeHealth asks the server for the volume where it is published, and
+// knows why it could not be published where it is not (CSI spec,
+// NodeGetVolumeHealth).
+func (n *node) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
+	id, target := req.GetVolumeId(), req.GetVolumePublishPath()
+	if id == "" {
+		return nil, toStatus(errNoVolumeID)
+	}
+	if target != "" {
+		if err := checkTarget(id, target); err != nil {
+			return nil, toStatus(err)
+		}
+		target = filepath.Clean(target)
+	}
+	entry, err := n.find(ctx, id, target)
+	if errors.Is(err, volume.ErrNotFound) {
+		if failure := n.failures.of(id, target); failure != nil {
+			return volumeHealth(id, failure), nil
+		}
+	}
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if _, err = n.mounter.Usage(ctx, entry); err != nil && reasonOf(err) == "" {
+		return nil, toStatus(err)
+	}
+	return volumeHealth(id, err), nil
+}
+
+func volumeHealth(id string, err error) *csi.NodeGetVolumeHealthResponse {
+	health := &csi.VolumeHealth{VolumeId: id}
+	if err != nil {
+		health.HealthStatuses = []*csi.VolumeHealth_VolumeHealthEntry{{
+			Status: csi.VolumeHealthErrorType_INACCESSIBLE, Reason: reasonOf(err), Message: err.Error(),
+		}}
+	}
+	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}
+}
+
+// find is the mount of a volume: at its target, or, where the caller does not
+// say which, any that shows what the ID names.
+func (n *node) find(ctx context.Context, id, target string) (nfsmount.Entry, error) {
+	if target != "" {
+		return n.publisher.published(ctx, target)
+	}
+	parsed, err := volume.ParseID(id)
+	if err != nil {
+		return nfsmount.Entry{}, fmt.Errorf("%w: no path is given, and the ID says nothing: %w", volume.ErrNotFound, err)
+	}
+	table, err := n.mounter.Mounts(ctx)
+	if err != nil {
+		return nfsmount.Entry{}, err
+	}
+	source := parsed.Export.Source(parsed.SubDir)
+	i := slices.IndexFunc(table, func(e nfsmount.Entry) bool { return e.IsNFS() && e.Root == "/" && e.Source == source })
+	if i < 0 {
+		return nfsmount.Entry{}, fmt.Errorf("%w: %s is not published on this node", volume.ErrNotFound, source)
+	}
+	return table[i], nil
+}
+
+// NodeGetStorageHealth asks every server that has something mounted here, all at
+// the same time.
+func (n *node) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
+	table, err := n.mounter.Mounts(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	one := map[string]nfsmount.Entry{}
+	for _, e := range table {
+		if e.IsNFS() {
+			one[e.Server] = e
+		}
+	}
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		dead []string
+	)
+	for _, e := range one {
+		wg.Go(func() {
+			if _, err := n.mounter.Usage(ctx, e); errors.Is(err, volume.ErrUnreachable) {
+				mu.Lock()
+				defer mu.Unlock()
+				dead = append(dead, err.Error())
+			}
+		})
+	}
+	wg.Wait()
+	resp := &csi.NodeGetStorageHealthResponse{}
+	if len(dead) > 0 {
+		slices.Sort(dead)
+		// One message, since the spec allows one with the same status and reason.
+		resp.BackendHealth = []*csi.NodeGetStorageHealthResponse_StorageBackendHealth{{
+			Status: csi.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: reasonUnreachable, Message: strings.Join(dead, "; "),
+		}}
+	}
+	return resp, nil
+}
+
+// failures remembers why volumes could not be published, for as long as somebody
+// may want to know.
+type failures struct {
+	mu   sync.Mutex
+	last map[attempt]failure
+}
+
+type attempt struct{ id, target string }
+
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// failureMemory is longer than kubelet ever waits before it tries again.
+const failureMemory = 10 * time.Minute
+
+// note keeps what came of a publish, or forgets it when that was a success.
+func (f *failures) note(id, target string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for a, old := range f.last {
+		if time.Since(old.at) > failureMemory || a == (attempt{id, target}) {
+			delete(f.last, a)
+		}
+	}
+	if err == nil || reasonOf(err) == "" {
+		return
+	}
+	if f.last == nil {
+		f.last = map[attempt]failure{}
+	}
+	f.last[attempt{id, target}] = failure{err, time.Now()}
+}
+
+// of returns the last failure of the volume, at the target if one is given.
+func (f *failures) of(id, target string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for a, failed := range f.last {
+		if a.id == id && (target == "" || a.target == target) && time.Since(failed.at) <= failureMemory {
+			return failed.err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package nfsmount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// usages are the statfs(2) calls under way.
+type usages struct {
+	flights[Usage]
+	mu    sync.Mutex
+	asked map[Entry]time.Time
+}
+
+// Check implements Mounter.
+func (k *Kernel) Check(ctx context.Context, target string) error {
+	_, err := k.Usage(ctx, Entry{Target: target})
+	return err
+}
+
+// Usage implements Mounter.
+func (k *Kernel) Usage(ctx context.Context, e Entry) (Usage, error) {
+	u, err := k.usage(ctx, e)
+	switch {
+	case err == nil:
+		return u, nil
+	case errors.Is(err, errNoAnswer):
+		err = fmt.Errorf("%w: %w", volume.ErrUnreachable, err)
+	case mountutils.IsCorruptedMnt(err):
+		err = fmt.Errorf("%w: %w", volume.ErrStale, err)
+	}
+	if e.Source != "" {
+		return Usage{}, fmt.Errorf("ask %s (%s) for the file system at %s: %w", e.Server, e.Source, e.Target, err)
+	}
+	return Usage{}, fmt.Errorf("check %s: %w", e.Target, err)
+}
+
+func (k *Kernel) usage(ctx context.Context, e Entry) (Usage, error) {
+	if other, since, ok := k.usages.owed(e); ok && since > k.cfg.CheckTimeout {
+		return Usage{}, fmt.Errorf("%w: statfs(%s) for %s", errNoAnswer, other.Target, since.Round(time.Second))
+	}
+	return k.usages.do(ctx, "statfs("+e.Target+")", k.cfg.CheckTimeout, func() (Usage, error) {
+		defer k.usages.ask(e)()
+		return k.sys.statfs(e.Target)
+	})
+}
+
+// ask notes a question to a server until it is answered.
+func (u *usages) ask(e Entry) (answered func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.asked == nil {
+		u.asked = map[Entry]time.Time{}
+	}
+	u.asked[e] = time.Now()
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.asked, e)
+	}
+}
+
+// owed finds the oldest question about another mount that the server of e has
+// not answered. The thread that waits for it is enough for one server.
+func (u *usages) owed(e Entry) (oldest Entry, since time.Duration, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for other, began := range u.asked {
+		if e.Server != "" && other.Server == e.Server && other.Target != e.Target {
+			if waited := time.Since(began); waited > since {
+				oldest, since, ok = other, waited, true
+			}
+		}
+	}
+	return oldest, since, ok
+}
+
+func statfs(target string) (Usage, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(target, &st); err != nil {
+		return Usage{}, err
+	}
+	return UsageOf(st), nil
+}
+
+// UsageOf reads statfs(2): bytes are counted in f_frsize, which for NFS is
+// f_bsize, and what is reserved for root is free but not available.
+func UsageOf(st unix.Statfs_t) Usage {
+	unit := uint64(max(st.Frsize, 1))
+	return Usage{
+		Bytes:  Amount{times(st.Blocks, unit), times(st.Blocks-min(st.Bfree, st.Blocks), unit), times(st.Bavail, unit)},
+		Inodes: Amount{times(st.Files, 1), times(st.Files-min(st.Ffree, st.Files), 1), times(st.Ffree, 1)},
+	}
+}
+
+// times multiplies within what the CSI can carry: file systems without a limit
+// report numbers near the largest there is.
+func times(n, unit uint64) int64 {
+	if n > math.MaxInt64/unit {
+		return math.MaxInt64
+	}
+	return int64(n * unit)
+}
