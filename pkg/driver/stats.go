@@ -16,8 +16,11 @@ import (
 // NodeGetVolumeStats tells how full the export is: NFS knows no usage of a
 // directory, unless the server keeps a quota for it.
 func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	if err := checkTarget(req.GetVolumeId(), req.GetVolumePath()); err != nil {
-		return nil, toStatus(err)
+	switch {
+	case req.GetVolumeId() == "":
+		return nil, toStatus(errNoVolumeID)
+	case req.GetVolumePath() == "":
+		return nil, toStatus(fmt.Errorf("%w: no volume path", volume.ErrInvalid))
 	}
 	entry, err := n.publisher.published(ctx, filepath.Clean(req.GetVolumePath()))
 	if err != nil {
@@ -41,7 +44,7 @@ func volumeUsage(unit csi.VolumeUsage_Unit, a nfsmount.Amount) *csi.VolumeUsage 
 // about the target itself.
 func (p *publisher) published(ctx context.Context, target string) (nfsmount.Entry, error) {
 	dir, err := canonical(target)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(target) {
 		return nfsmount.Entry{}, fmt.Errorf("%w: nothing is published at %s", volume.ErrNotFound, target)
 	}
 	if err != nil {
