@@ -27,11 +27,13 @@ type entry struct {
 	dir   string        // set before ready is closed, like root and err
 	root  *os.Root
 	err   error
+	table nfsmount.Entry // as the mount table has it, once ready
 
 	// Guarded by Cache.mu.
 	refs      int
 	forgotten bool // not in Cache.entries any more: goes with its last user
 	idle      *time.Timer
+	last      answer
 }
 
 // Handle is the use of one mount.
@@ -163,12 +165,28 @@ func (c *Cache) open(e *entry) error {
 	if err := c.cfg.Mounter.Mount(c.ctx, nfsmount.Mount{Export: e.export, Target: dir, Options: e.opts}); err != nil {
 		return errors.Join(err, os.Remove(dir))
 	}
-	e.dir = dir
+	e.dir, e.table = dir, c.inTable(dir)
 	if e.root, err = os.OpenRoot(dir); err != nil {
 		c.unmount(e)
 		return err
 	}
 	return nil
+}
+
+// inTable finds the mount at dir; without it the server has no name for Usage,
+// and the answer counts for this mount alone.
+func (c *Cache) inTable(dir string) nfsmount.Entry {
+	found := nfsmount.Entry{Target: dir}
+	table, err := c.cfg.Mounter.Mounts(c.ctx)
+	if err != nil {
+		klog.FromContext(c.ctx).Error(err, "Could not look up the mount of a share", "target", dir)
+	}
+	for _, e := range table {
+		if e.Target == dir {
+			found = e
+		}
+	}
+	return found
 }
 
 func (c *Cache) unmount(e *entry) {

@@ -3,6 +3,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type Mounter interface {
 	Mount(ctx context.Context, m nfsmount.Mount) error
 	Unmount(ctx context.Context, target string) error
 	Mounts(ctx context.Context) ([]nfsmount.Entry, error)
+	Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error)
 }
 
 // Config of a Cache.
@@ -34,7 +36,14 @@ type Config struct {
 	Dir string
 	// IdleTimeout is how long a mount is kept after its last use.
 	IdleTimeout time.Duration
+	// MountWait is how long one call waits for a mount that is under way;
+	// DefaultMountWait when 0.
+	MountWait time.Duration
 }
+
+// DefaultMountWait leaves a caller who waits ten seconds, as csi-provisioner
+// does, the time to hear which server it was.
+const DefaultMountWait = 8 * time.Second
 
 // Cache of mounted exports.
 type Cache struct {
@@ -54,6 +63,7 @@ func New(ctx context.Context, cfg Config) (*Cache, error) {
 	if cfg.Mounter == nil || !filepath.IsAbs(cfg.Dir) || cfg.IdleTimeout <= 0 {
 		return nil, errors.New("share: a mounter, an absolute directory and a positive idle timeout are needed")
 	}
+	cfg.MountWait = cmp.Or(cfg.MountWait, DefaultMountWait)
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("share: %w", err)
 	}
@@ -101,8 +111,9 @@ func clean(ctx context.Context, m Mounter, dir string) error {
 }
 
 // Acquire returns the export mounted with these options, mounting it if it is
-// not. The handle must be released. Errors: those of nfsmount.Mounter; when ctx
-// ends first, volume.ErrUnreachable, while the mount goes on for the next caller.
+// not, or anew if the mount is stale. The server has answered a moment ago. The
+// handle must be released. Errors: those of nfsmount.Mounter; when the mount
+// takes long, volume.ErrUnreachable, while it goes on for the next caller.
 func (c *Cache) Acquire(ctx context.Context, export volume.Export, options []string) (*Handle, error) {
 	// Nobody runs, or opens devices, from the controller's mounts, and whatever
 	// pods may be given, the controller has to write.
@@ -124,21 +135,50 @@ func (c *Cache) AcquireAny(ctx context.Context, export volume.Export, fallback [
 }
 
 func (c *Cache) acquire(ctx context.Context, export volume.Export, opts nfsmount.Options, anyWillDo bool) (*Handle, error) {
+	h, err := c.use(ctx, export, opts, anyWillDo)
+	if errors.Is(err, volume.ErrStale) {
+		// It has been forgotten, so this is a new mount.
+		h, err = c.use(ctx, export, opts, anyWillDo)
+	}
+	return h, err
+}
+
+func (c *Cache) use(ctx context.Context, export volume.Export, opts nfsmount.Options, anyWillDo bool) (*Handle, error) {
 	e, err := c.join(export, opts, anyWillDo)
 	if err != nil {
 		return nil, err
 	}
+	h := &Handle{cache: c, entry: e}
+	if err = c.wait(ctx, e); err == nil {
+		err = c.ask(ctx, e)
+	}
+	if err != nil {
+		if errors.Is(err, volume.ErrStale) {
+			h.Invalidate()
+		}
+		h.Release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// wait for the mount to have been made.
+func (c *Cache) wait(ctx context.Context, e *entry) error {
 	select {
 	case <-e.ready:
+		return e.err
+	default:
+	}
+	timer := time.NewTimer(c.cfg.MountWait)
+	defer timer.Stop()
+	select {
+	case <-e.ready:
+		return e.err
+	case <-timer.C:
+		return fmt.Errorf("%s is still being mounted: %w within %s", e.export, volume.ErrUnreachable, c.cfg.MountWait)
 	case <-ctx.Done():
-		c.leave(e)
-		return nil, fmt.Errorf("%s is still being mounted: %w: %w", export, volume.ErrUnreachable, ctx.Err())
+		return fmt.Errorf("%s is still being mounted: %w: %w", e.export, volume.ErrUnreachable, ctx.Err())
 	}
-	if e.err != nil {
-		c.leave(e)
-		return nil, e.err
-	}
-	return &Handle{cache: c, entry: e}, nil
 }
 
 // Close unmounts everything, waiting until ctx ends for handles that are still

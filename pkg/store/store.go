@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,7 @@ import (
 type Shares interface {
 	Acquire(ctx context.Context, export volume.Export, options []string) (*share.Handle, error)
 	AcquireAny(ctx context.Context, export volume.Export, fallback []string) (*share.Handle, error)
+	Answers(ctx context.Context, export volume.Export) error
 }
 
 // Config of a Store.
@@ -88,10 +90,18 @@ func (s *Store) Close(ctx context.Context) error {
 // acquire is one of the two ways to a share.
 type acquire func(ctx context.Context) (*share.Handle, error)
 
+// askAgain is how often a caller who waits for a job asks whether the server is
+// still there.
+const askAgain = 3 * time.Second
+
 // withVolume runs job on the volume's export, alone on the volume. A server that
 // stops answering blocks the job and the lock of this one volume; the caller
-// is let go when ctx ends.
+// is let go when ctx ends or when the server turns out not to answer.
 func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(context.Context, *share.Handle) error) error {
+	// Who comes when the volume's lock is held by a job that hangs hears why.
+	if err := s.answers(ctx, k); err != nil {
+		return err
+	}
 	unlock, err := s.locks.Lock(ctx, k)
 	if err != nil {
 		return err
@@ -101,12 +111,29 @@ func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(con
 		defer unlock()
 		done <- s.inShare(ctx, get, job)
 	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%s: the server has not answered yet: %w", k, ctx.Err())
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("%s: the server has not answered yet: %w", k, ctx.Err())
+		case <-again.C:
+			if err := s.answers(ctx, k); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// answers returns volume.ErrUnreachable when the volume's export is mounted and
+// its server does not answer.
+func (s *Store) answers(ctx context.Context, k key) error {
+	if err := s.cfg.Shares.Answers(ctx, k.export); errors.Is(err, volume.ErrUnreachable) {
+		return fmt.Errorf("%s: %w", k, err)
+	}
+	return nil
 }
 
 func (s *Store) inShare(ctx context.Context, get acquire, job func(context.Context, *share.Handle) error) error {
