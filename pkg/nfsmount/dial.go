@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -25,6 +26,7 @@ const (
 type prober struct {
 	dialer  net.Dialer
 	timeout time.Duration
+	rpcbind string // port
 }
 
 // find returns the address of the server to put into addr=. Over TCP it is one
@@ -41,12 +43,32 @@ func (p *prober) find(ctx context.Context, server string, o Options) (netip.Addr
 		}
 		return addrs[0].Unmap(), nil
 	}
-	return p.ask(ctx, server, port)
+	if port == portRPCBind {
+		return p.askVersion3(ctx, server)
+	}
+	return p.ask(ctx, server, port, func(conn net.Conn) error { return ping(conn, program{programNFS, 4}) })
 }
 
-func (p *prober) ask(ctx context.Context, server, port string) (netip.Addr, error) {
+// askVersion3 goes the way that the kernel goes for version 3: to the server's
+// rpcbind, and then to the NFS server itself, which can be dead alone. Where it
+// is not registered the kernel hears the same, and says so.
+func (p *prober) askVersion3(ctx context.Context, server string) (netip.Addr, error) {
+	var port uint32
+	nfs := program{programNFS, 3}
+	addr, err := p.ask(ctx, server, p.rpcbind, func(conn net.Conn) (err error) {
+		port, err = getPort(conn, nfs, ipprotoTCP)
+		return err
+	})
+	if err != nil || port == 0 {
+		return addr, err
+	}
+	return p.ask(ctx, addr.String(), strconv.FormatUint(uint64(port), 10), func(conn net.Conn) error { return ping(conn, nfs) })
+}
+
+// ask connects and lets question use the connection until ctx ends.
+func (p *prober) ask(ctx context.Context, server, port string, question func(net.Conn) error) (netip.Addr, error) {
 	began := time.Now()
-	addr, err := p.connectAndPing(ctx, server, port)
+	addr, err := p.connect(ctx, server, port, question)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("no answer from %s within %s: %w: %w",
 			net.JoinHostPort(server, port), time.Since(began).Round(time.Millisecond), volume.ErrUnreachable, err)
@@ -54,18 +76,14 @@ func (p *prober) ask(ctx context.Context, server, port string) (netip.Addr, erro
 	return addr, nil
 }
 
-func (p *prober) connectAndPing(ctx context.Context, server, port string) (netip.Addr, error) {
+func (p *prober) connect(ctx context.Context, server, port string, question func(net.Conn) error) (netip.Addr, error) {
 	conn, err := p.dialer.DialContext(ctx, "tcp", net.JoinHostPort(server, port))
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	asked := program{100003, 4} // NFS
-	if port == portRPCBind {
-		asked = program{100000, 2}
-	}
-	if err := ping(conn, asked); err != nil {
+	if err := question(conn); err != nil {
 		return netip.Addr{}, cmp.Or(ctx.Err(), err)
 	}
 	remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())

@@ -76,7 +76,7 @@ func NewKernel(cfg KernelConfig) (*Kernel, error) {
 	}
 	return &Kernel{
 		cfg:   cfg,
-		probe: prober{timeout: cfg.DialTimeout},
+		probe: prober{timeout: cfg.DialTimeout, rpcbind: portRPCBind},
 		statd: statdRegistered,
 		sys: syscalls{
 			mount:   unix.Mount,
@@ -174,7 +174,7 @@ func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 			first = err
 		}
 		at, more = nextAttempt(versions, at, err)
-		if more && versions[at].major == 3 && !k.rpcbindAnswers(ctx, addr) {
+		if more && versions[at].major == 3 && !k.version3Answers(ctx, addr) {
 			break
 		}
 	}
@@ -186,12 +186,10 @@ func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 	return classify(first)
 }
 
-// rpcbindAnswers spares a fallback to version 3 the kernel's long wait for a
-// service that many servers do not run or that a firewall hides.
-func (k *Kernel) rpcbindAnswers(ctx context.Context, addr netip.Addr) bool {
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.DialTimeout)
-	defer cancel()
-	_, err := k.probe.ask(ctx, addr.String(), portRPCBind)
+// version3Answers spares a fallback to version 3 the kernel's long wait for
+// services that many servers do not run or that a firewall hides.
+func (k *Kernel) version3Answers(ctx context.Context, addr netip.Addr) bool {
+	_, err := k.probe.find(ctx, addr.String(), Options{version: version{major: 3}})
 	return err == nil
 }
 

@@ -346,7 +346,7 @@ func TestGetPort(t *testing.T) {
 			*bytes.Reader
 			*writer
 		}{bytes.NewReader(tt.answer), &writer{&asked}}
-		port, err := getPort(rw, program{100024, 1})
+		port, err := getPort(rw, program{100024, 1}, ipprotoUDP)
 		if port != tt.port || (err != nil) != tt.fails {
 			t.Errorf("%s: port %d, %v", name, port, err)
 		}

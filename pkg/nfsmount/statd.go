@@ -24,6 +24,6 @@ func statdRegistered(ctx context.Context) bool {
 			return false
 		}
 	}
-	port, err := getPort(conn, program{100024, 1})
+	port, err := getPort(conn, program{100024, 1}, ipprotoUDP) // over which lockd talks to it
 	return err == nil && port != 0
 }

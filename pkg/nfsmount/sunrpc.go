@@ -17,6 +17,10 @@ const (
 	procNull    = 0 // every program has it: it does nothing and answers
 	procGetPort = 3 // of the port mapper (RFC 1833)
 
+	programNFS = 100003
+	ipprotoTCP = 6
+	ipprotoUDP = 17
+
 	lastFragment = 1 << 31
 	maxReply     = 4096
 )
@@ -63,11 +67,10 @@ func ping(rw io.ReadWriter, p program) error {
 	return err
 }
 
-// getPort asks an rpcbind for the port of a program over UDP, the transport on
-// which the kernel's lockd talks to statd. Port 0 means not registered.
-func getPort(rw io.ReadWriter, p program) (uint32, error) {
-	const ipprotoUDP = 17
-	reply, err := callRPC(rw, program{100000, 2}, procGetPort, p.number, p.version, ipprotoUDP, 0)
+// getPort asks an rpcbind for the port of a program over a transport. Port 0
+// means not registered.
+func getPort(rw io.ReadWriter, p program, transport uint32) (uint32, error) {
+	reply, err := callRPC(rw, program{100000, 2}, procGetPort, p.number, p.version, transport, 0)
 	if err != nil {
 		return 0, err
 	}
