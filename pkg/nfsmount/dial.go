@@ -3,6 +3,7 @@ package nfsmount
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -50,16 +51,18 @@ func (p *prober) find(ctx context.Context, server string, o Options) (netip.Addr
 }
 
 // askVersion3 goes the way that the kernel goes for version 3: to the server's
-// rpcbind, and then to the NFS server itself, which can be dead alone. Where it
-// is not registered the kernel hears the same, and says so.
+// rpcbind, and then to the NFS server itself, which can be dead alone. One that
+// is not registered, as while it is stopped, is what the kernel would wait for.
 func (p *prober) askVersion3(ctx context.Context, server string) (netip.Addr, error) {
 	var port uint32
 	nfs := program{programNFS, 3}
 	addr, err := p.ask(ctx, server, p.rpcbind, func(conn net.Conn) (err error) {
-		port, err = getPort(conn, nfs, ipprotoTCP)
+		if port, err = getPort(conn, nfs, ipprotoTCP); err == nil && port == 0 {
+			err = errors.New("NFS version 3 is not registered there")
+		}
 		return err
 	})
-	if err != nil || port == 0 {
+	if err != nil {
 		return addr, err
 	}
 	return p.ask(ctx, addr.String(), strconv.FormatUint(uint64(port), 10), func(conn net.Conn) error { return ping(conn, nfs) })

@@ -1,0 +1,136 @@
+package nfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+)
+
+func TestPublishOptions(t *testing.T) {
+	s := plugin(t)
+	for name, tt := range map[string]struct {
+		change func(*csi.NodePublishVolumeRequest)
+		want   []string
+	}{
+		"none": {func(*csi.NodePublishVolumeRequest) {}, []string{"rw", "vers=4.2"}},
+		"fsType": {func(r *csi.NodePublishVolumeRequest) {
+			r.VolumeCapability.GetMount().FsType = "nfs4"
+		}, []string{"vers=4.2"}},
+		"attributes": {func(r *csi.NodePublishVolumeRequest) {
+			r.VolumeContext["mountOptions"] = "nconnect=2,timeo=77,sec=sys"
+		}, []string{"nconnect=2", "timeo=77", "sec=sys"}},
+		"PV wins": {func(r *csi.NodePublishVolumeRequest) {
+			r.VolumeContext["mountOptions"] = "vers=4.1,timeo=77,soft,noatime"
+			r.VolumeCapability = capability(writers, "timeo=66", "vers=4.0", "hard", "relatime")
+		}, []string{"timeo=66", "vers=4.0", "hard", "relatime"}},
+		"version 3": {func(r *csi.NodePublishVolumeRequest) {
+			r.VolumeCapability = capability(writers, "nfsvers=3")
+		}, []string{"vers=3"}},
+		"read-only": {func(r *csi.NodePublishVolumeRequest) {
+			r.Readonly = true
+			r.VolumeCapability = capability(writers, "rw")
+		}, []string{"ro"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			export := exports(t)["ext4"]
+			req := publishReq(t, export, serverDir(t, export))
+			tt.change(req)
+			s.publish(t, req)
+			s.publish(t, req) // the same again
+			info := mountAt(t, req.GetTargetPath())
+			all := strings.Split(info.Options+","+info.VFSOptions, ",")
+			for _, want := range tt.want {
+				if !slices.Contains(all, want) {
+					t.Errorf("%s is missing in %s", want, all)
+				}
+			}
+			err := os.WriteFile(filepath.Join(req.GetTargetPath(), "f"), nil, 0o644)
+			if ro := slices.Contains(tt.want, "ro"); errors.Is(err, syscall.EROFS) != ro || err != nil && !ro {
+				t.Errorf("write: %v", err)
+			}
+		})
+	}
+}
+
+// What this kernel or server cannot do is an error that says so, and leaves nothing.
+func TestPublishSecurityOptions(t *testing.T) {
+	s := plugin(t)
+	export := exports(t)["ext4"]
+	sub := serverDir(t, export)
+	for _, option := range []string{"sec=krb5", "sec=krb5p", "xprtsec=tls", "xprtsec=mtls", "proto=rdma"} {
+		req := publishReq(t, export, sub, option)
+		_, err := s.NodePublishVolume(t.Context(), req)
+		if err == nil {
+			t.Errorf("%s: published, though the server does not offer it", option)
+			s.unpublish(t, req)
+			continue
+		}
+		t.Logf("%s: %v", option, err)
+		if e := mountAt(t, req.GetTargetPath()); e != nil {
+			t.Errorf("%s left %+v", option, e)
+		}
+	}
+}
+
+func TestPublishIPv6(t *testing.T) {
+	s := plugin(t)
+	export := exports(t)["xfs"]
+	sub := serverDir(t, export)
+	for _, server := range []string{"::1", "[::1]"} {
+		export.Server = server
+		s.publish(t, publishReq(t, export, sub))
+	}
+}
+
+// A pod's end does not touch the mount of the pod that replaced it, in whatever
+// order the calls come.
+func TestReplacementKeepsItsMount(t *testing.T) {
+	s := plugin(t)
+	export := exports(t)["ext4"]
+	sub := serverDir(t, export)
+	old, replacement := publishReq(t, export, sub), publishReq(t, export, sub)
+	s.publish(t, old)
+	s.publish(t, replacement)
+	s.unpublish(t, old)
+	s.unpublish(t, old)
+	if err := os.WriteFile(filepath.Join(replacement.GetTargetPath(), "f"), nil, 0o644); err != nil {
+		t.Error(err)
+	}
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() { s.unpublish(t, old) })
+		wg.Go(func() {
+			if _, err := s.NodePublishVolume(t.Context(), replacement); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if mountAt(t, replacement.GetTargetPath()) == nil {
+		t.Error("the replacement has lost its mount")
+	}
+}
+
+func TestSingleWriter(t *testing.T) {
+	s := plugin(t)
+	export := exports(t)["xfs"]
+	sub := serverDir(t, export)
+	first, second := publishReq(t, export, sub), publishReq(t, export, sub)
+	for _, r := range []*csi.NodePublishVolumeRequest{first, second} {
+		r.VolumeCapability = capability(csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER)
+	}
+	s.publish(t, first)
+	s.publish(t, first)
+	_, err := s.NodePublishVolume(t.Context(), second)
+	mustFail(t, err, codes.FailedPrecondition, first.GetTargetPath())
+	s.unpublish(t, first)
+	s.publish(t, second)
+}
