@@ -166,13 +166,14 @@ func TestStaleShareAndMount(t *testing.T) {
 			dir := filepath.Join(parent.Share, serverDir(t, parent))
 			export := volume.Export{Server: parent.Server, Share: dir}
 			withdraw := offer(t, dir, 700+2*i)
+			t.Cleanup(func() { withdraw() })
 			s := plugin(t)
 			s.create(t, createReq(export, "old", version))
 			req := publishReq(t, export, "old", version)
 			s.publish(t, req)
 
 			withdraw()
-			t.Cleanup(offer(t, dir, 701+2*i))
+			withdraw = offer(t, dir, 701+2*i)
 			mkdir(t, filepath.Join(dir, "old"))
 			time.Sleep(1100 * time.Millisecond)
 
