@@ -87,6 +87,13 @@ test-unit: ## Run the tests that need neither root nor the lab
 	cd hack && go test $(TESTFLAGS) ./...
 	cd test && go test $(TESTFLAGS) $(TEST_UNIT)
 
+# How long each fuzz target runs.
+FUZZTIME ?= 1m
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target of the product for FUZZTIME each, from the seeds that are kept
+	hack/fuzz $(FUZZTIME)
+
 .PHONY: test-integration
 test-integration: build lab-build ## Run csi-provisioner against a real API server, here, without the lab
 	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \

@@ -3,6 +3,7 @@ package nfsmount
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -87,10 +88,29 @@ func splitOptions(s string) []string {
 	})
 }
 
+// checkQuotes allows quotes only for what the kernel reads quotes in: SELinux
+// contexts. Without SELinux it splits at the commas in them as well, so nothing
+// may hide there that is an option with a value.
+func checkQuotes(name, value string) error {
+	if !strings.Contains(name+value, `"`) {
+		return nil
+	}
+	switch name {
+	case "context", "fscontext", "defcontext", "rootcontext":
+		if regexp.MustCompile(`^"[A-Za-z0-9_:.,-]+"$`).MatchString(value) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: quotes are for SELinux contexts", volume.ErrMountOptions)
+}
+
 func (o *Options) add(opt string) error {
 	name, value, _ := strings.Cut(opt, "=")
 	if strings.ContainsAny(opt, "\x00\n") {
 		return fmt.Errorf("%w: control character", volume.ErrMountOptions)
+	}
+	if err := checkQuotes(name, value); err != nil {
+		return err
 	}
 	if f, ok := genericFlag(opt); ok {
 		o.flags = o.flags&^f.clear | f.set

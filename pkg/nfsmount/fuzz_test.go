@@ -1,0 +1,79 @@
+package nfsmount
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Whatever is written into mountOptions, the kernel is given the address and the
+// version that the driver chose, and no more than one line.
+func FuzzParseOptions(f *testing.F) {
+	for _, seed := range []string{
+		"", "hard,nconnect=4", "ro,rw,noatime,relatime", "vers=4,minorversion=1", "v4.2", "nfsvers=3,nolock", "bg,retry=2,x-systemd.automount",
+		`context="system_u:object_r:t:s0:c1,c2",soft`, `hard="a,addr=10.0.0.1"`, "addr=10.0.0.1", "port=70000", "clientaddr=::1", ",,=,", " addr =1", "a\x00b",
+	} {
+		f.Add(seed)
+	}
+	addr := netip.MustParseAddr("192.0.2.1")
+	f.Fuzz(func(t *testing.T, in string) {
+		o, err := ParseOptions([]string{in})
+		if err != nil {
+			if !errors.Is(err, volume.ErrMountOptions) {
+				t.Fatalf("untyped error %v", err)
+			}
+			return
+		}
+		for _, v := range o.version.candidates() {
+			data := o.dataFor(v, addr, true)
+			if strings.ContainsAny(data, "\x00\n") {
+				t.Fatalf("%q gives %q", in, data)
+			}
+			// As the kernel splits it where it knows no quotes.
+			opts := strings.Split(data, ",")
+			for i, opt := range opts {
+				name, _, _ := strings.Cut(opt, "=")
+				if i < len(opts)-1 && refused(name) != "" || i > 0 && (name == "vers" || name == "nfsvers" || name == "minorversion") {
+					t.Fatalf("%q gives %q, with an option that is the driver's", in, data)
+				}
+			}
+			if opts[0] != v.String() || opts[len(opts)-1] != "addr=192.0.2.1" {
+				t.Fatalf("%q gives %q", in, data)
+			}
+		}
+		again, err := ParseOptions([]string{strings.Join(o.data, ",")})
+		if err != nil || strings.Join(again.data, ",") != strings.Join(o.data, ",") {
+			t.Fatalf("%q is kept as %q, which reads as %q, %v", in, o.data, again.data, err)
+		}
+	})
+}
+
+// The mount table is written by the kernel, but sources and options in it are
+// whatever somebody mounted with.
+func FuzzMountTable(f *testing.F) {
+	for _, seed := range []string{
+		"36 35 0:40 / /var/lib/kubelet/pods/x/mount rw,relatime shared:1 - nfs4 nas:/export/v rw,vers=4.2,port=0,addr=10.0.0.1\n",
+		"37 35 0:41 /sub /mnt ro - nfs [fe80::1]:/e rw,vers=3,port=20490,addr=fe80::1\n",
+		`38 35 0:42 / /with\040space rw - nfs nas:/a\040b rw` + "\n",
+		"39 35 0:43 / /x rw - nfs4 : rw,addr=,port=\n", "40 35 0:43 / /x rw - nfs4 [ \"\n", "garbage\n", "",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, table string) {
+		infos, err := mountinfo.GetMountsFromReader(strings.NewReader(table), nil)
+		if err != nil {
+			return
+		}
+		for _, i := range infos {
+			e := entryOf(i)
+			if e.Target != i.Mountpoint || e.Source != i.Source || !e.IsNFS() && e.Server != "" {
+				t.Fatalf("%q gives %+v", table, e)
+			}
+		}
+	})
+}
