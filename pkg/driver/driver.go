@@ -59,6 +59,8 @@ type Config struct {
 	Mounter Mounter
 	// Volumes is needed for the Controller service.
 	Volumes Volumes
+	// Ephemeral is nil where inline volumes are refused.
+	Ephemeral *Ephemeral
 }
 
 // maxNodeID is what the CSI spec allows for node_id.
@@ -80,6 +82,10 @@ func (c Config) validate() error {
 		return fmt.Errorf("the node ID must have 1 to %d bytes, it has %d", maxNodeID, len(c.NodeID))
 	case c.Mode.HasNode() && c.Mounter == nil:
 		return errors.New("the node needs a mounter")
+	}
+	if c.Ephemeral != nil {
+		_, err := c.Ephemeral.parse()
+		return err
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ func mapping() []struct {
 	}{
 		{context.Canceled, codes.Canceled, ""},
 		{volume.ErrUnreachable, codes.Unavailable, "check that the server is up and that a firewall lets this node reach it"},
+		{errNotAllowed, codes.PermissionDenied, ""},
 		{volume.ErrInvalid, codes.InvalidArgument, ""},
 		{volume.ErrMountOptions, codes.InvalidArgument, "check mountOptions and which NFS versions the server speaks"},
 		{volume.ErrOutOfRange, codes.OutOfRange, ""},

@@ -18,10 +18,11 @@ type node struct {
 	mounter   Mounter
 	publisher publisher
 	failures  failures
+	ephemeral *Ephemeral
 }
 
 func newNode(cfg Config) *node {
-	return &node{id: cfg.NodeID, mounter: cfg.Mounter, publisher: publisher{mounter: cfg.Mounter}}
+	return &node{id: cfg.NodeID, mounter: cfg.Mounter, publisher: publisher{mounter: cfg.Mounter}, ephemeral: cfg.Ephemeral}
 }
 
 func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
@@ -44,7 +45,7 @@ func (n *node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 }
 
 func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	p, err := publicationOf(req)
+	p, err := n.publicationOf(req)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -58,7 +59,7 @@ func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 
 // publicationOf validates all of a NodePublishVolumeRequest. What to mount is
 // said by the attributes alone: a static PV may have any ID.
-func publicationOf(req *csi.NodePublishVolumeRequest) (publication, error) {
+func (n *node) publicationOf(req *csi.NodePublishVolumeRequest) (publication, error) {
 	if err := checkTarget(req.GetVolumeId(), req.GetTargetPath()); err != nil {
 		return publication{}, err
 	}
@@ -71,10 +72,17 @@ func publicationOf(req *csi.NodePublishVolumeRequest) (publication, error) {
 		return publication{}, err
 	}
 	list := slices.Concat([]string{a.MountOptions}, mountOptions(capability))
+	parse, inline := nfsmount.ParseOptions, isInline(req)
+	if inline {
+		if err := n.ephemeral.checkInline(a, list); err != nil {
+			return publication{}, err
+		}
+		parse = inlineOptions
+	}
 	if req.GetReadonly() || readerOnly(capability) {
 		list = append(list, "ro")
 	}
-	options, err := nfsmount.ParseOptions(list)
+	options, err := parse(list)
 	if err != nil {
 		return publication{}, err
 	}
@@ -82,7 +90,8 @@ func publicationOf(req *csi.NodePublishVolumeRequest) (publication, error) {
 		mount: nfsmount.Mount{
 			Export: a.Export, SubDir: a.SubDir, Target: filepath.Clean(req.GetTargetPath()), Options: options,
 		},
-		alone: capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		alone:  capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		inline: inline,
 	}, nil
 }
 

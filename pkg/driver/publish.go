@@ -22,6 +22,8 @@ type publication struct {
 	mount nfsmount.Mount
 	// alone: at no other target of this node at the same time.
 	alone bool
+	// inline: of a pod, which may have planted symlinks on the share.
+	inline bool
 }
 
 // publisher makes and ends publications. It keeps no state: what is published
@@ -83,7 +85,27 @@ func (p *publisher) mount(ctx context.Context, pub publication) error {
 			return err
 		}
 	}
-	return p.mounter.Mount(ctx, pub.mount)
+	if err := p.mounter.Mount(ctx, pub.mount); err != nil || !pub.inline {
+		return err
+	}
+	if err := p.checkWhere(ctx, pub); err != nil {
+		return errors.Join(err, p.mounter.Unmount(ctx, pub.mount.Target))
+	}
+	return nil
+}
+
+// checkWhere looks whether what has been mounted is what was asked for. An NFSv4
+// client follows symlinks in the path of a share, wherever on the server they
+// lead, and shows in the mount table where it came out.
+func (p *publisher) checkWhere(ctx context.Context, pub publication) error {
+	table, err := p.mounter.Mounts(ctx)
+	if err != nil {
+		return err
+	}
+	if top, ok := topAt(table, pub.mount.Target); !ok || top.Source != pub.mount.Source() {
+		return fmt.Errorf("%w: %s leads to %s", errNotAllowed, pub.mount.Source(), top.Source)
+	}
+	return nil
 }
 
 // settle looks at a target that exists: done when the volume is published there

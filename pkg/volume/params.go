@@ -18,6 +18,9 @@ const (
 	KeyPVCName      = "csi.storage.k8s.io/pvc/name"
 	KeyPVCNamespace = "csi.storage.k8s.io/pvc/namespace"
 	KeyPVName       = "csi.storage.k8s.io/pv/name"
+
+	// What kubelet adds where the CSIDriver has podInfoOnMount.
+	KeyEphemeral = "csi.storage.k8s.io/ephemeral"
 )
 
 // Params are the parameters of a StorageClass.
@@ -99,6 +102,17 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 		}
 	}
 	return a, nil
+}
+
+// IsEphemeral tells whether volumeAttributes were written by the author of a pod,
+// and not by an administrator.
+func IsEphemeral(in map[string]string) bool {
+	for k, v := range in {
+		if strings.EqualFold(k, KeyEphemeral) && strings.EqualFold(v, "true") {
+			return true
+		}
+	}
+	return false
 }
 
 // foldKeys lowers the keys and refuses a map in which that loses one.

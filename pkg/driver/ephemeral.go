@@ -1,0 +1,100 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// errNotAllowed: an inline volume names something that pods may not have.
+var errNotAllowed = errors.New("not allowed in a pod's inline volume")
+
+// Ephemeral says what inline volumes may mount. Their attributes are written by
+// whoever may write pods, so nothing is allowed that is not listed.
+type Ephemeral struct {
+	// Servers as "server" or "server:/share", which allows what is below it too.
+	Servers []string
+	// MountOptions by name or as name=value.
+	MountOptions []string
+}
+
+// parse checks the list of servers.
+func (e *Ephemeral) parse() ([]volume.Export, error) {
+	var allowed []volume.Export
+	for _, s := range e.Servers {
+		server, share := s, "/"
+		if i := strings.Index(s, ":/"); i >= 0 {
+			server, share = s[:i], s[i+1:]
+		}
+		export, err := volume.ParseExport(server, share)
+		if err != nil {
+			return nil, fmt.Errorf("server %q for ephemeral volumes: %w", s, err)
+		}
+		allowed = append(allowed, export)
+	}
+	if len(allowed) == 0 {
+		return nil, errors.New("ephemeral volumes are enabled and no server is allowed for them")
+	}
+	return allowed, nil
+}
+
+// inlineID is what kubelet names an inline volume. With such an ID a volume is
+// taken for one also where the CSIDriver object does not make kubelet say so.
+var inlineID = regexp.MustCompile(`^csi-[0-9a-f]{64}$`) //nolint:gochecknoglobals // a constant
+
+func isInline(req *csi.NodePublishVolumeRequest) bool {
+	return volume.IsEphemeral(req.GetVolumeContext()) || inlineID.MatchString(req.GetVolumeId())
+}
+
+// checkInline reports why an inline volume may not be mounted.
+func (e *Ephemeral) checkInline(a volume.Attributes, options []string) error {
+	if e == nil {
+		return fmt.Errorf("%w: inline volumes of pods, unless nfsplugin runs with --enable-ephemeral; use a claim", volume.ErrUnsupported)
+	}
+	allowed, err := e.parse()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(allowed, func(in volume.Export) bool { return within(a, in) }) {
+		return fmt.Errorf("%w: %s, allowed are %s", errNotAllowed, a.Export.Source(a.SubDir), strings.Join(e.Servers, ", "))
+	}
+	if err := nfsmount.CheckAllowed(options, e.MountOptions); err != nil {
+		return fmt.Errorf("%w: %w", errNotAllowed, err)
+	}
+	return nil
+}
+
+// within tells whether the volume is an allowed export or lies below it.
+func within(a volume.Attributes, in volume.Export) bool {
+	dir := path.Join("/", a.Export.Share, a.SubDir)
+	return sameServer(a.Export.Server, in.Server) &&
+		(in.Share == "/" || dir == in.Share || strings.HasPrefix(dir, in.Share+"/"))
+}
+
+func sameServer(a, b string) bool {
+	x, errX := netip.ParseAddr(a)
+	y, errY := netip.ParseAddr(b)
+	if errX == nil && errY == nil {
+		return x.Unmap() == y.Unmap()
+	}
+	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
+}
+
+// inlineOptions are those of an inline volume: version 4, and nothing that a pod
+// could plant on a share gives anybody privileges.
+func inlineOptions(list []string) (nfsmount.Options, error) {
+	o, err := nfsmount.ParseOptions(append(slices.Clone(list), "nosuid", "nodev"))
+	if err != nil {
+		return nfsmount.Options{}, err
+	}
+	return o.Version4()
+}
