@@ -41,7 +41,7 @@ func New(ctx context.Context, cfg Config) (*App, error) {
 	); err != nil {
 		return nil, err
 	}
-	d, err := a.driver(ctx)
+	d, err := a.driver(ctx, metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func New(ctx context.Context, cfg Config) (*App, error) {
 	return a, err
 }
 
-func (a *App) driver(ctx context.Context) (*driver.Driver, error) {
+func (a *App) driver(ctx context.Context, metrics prometheus.Registerer) (*driver.Driver, error) {
 	mounter, err := nfsmount.NewKernel(nfsmount.DefaultKernelConfig())
 	if err != nil {
 		return nil, err
@@ -70,6 +70,10 @@ func (a *App) driver(ctx context.Context) (*driver.Driver, error) {
 	cfg := driver.Config{
 		Name: a.cfg.DriverName, Version: version, Mode: driver.Mode(a.cfg.Mode), NodeID: a.cfg.NodeID, Mounter: mounter,
 	}
+	if a.cfg.EnableEphemeral {
+		cfg.Ephemeral = &driver.Ephemeral{Servers: a.cfg.EphemeralServers, MountOptions: a.cfg.EphemeralMountOptions}
+	}
+	sources := driver.Sources{Mounter: mounter}
 	if cfg.Mode.HasController() {
 		a.shares, err = share.New(ctx, share.Config{
 			Mounter: mounter, Dir: a.cfg.WorkingMountDir, IdleTimeout: a.cfg.ShareIdleTimeout,
@@ -78,12 +82,16 @@ func (a *App) driver(ctx context.Context) (*driver.Driver, error) {
 			return nil, err
 		}
 		a.volumes, err = store.New(ctx, store.Config{
-			Shares: a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers,
+			Shares: a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers, ReclaimRate: a.cfg.ReclaimRate,
 		})
 		if err != nil {
 			return nil, err
 		}
 		cfg.Volumes = a.volumes
+		sources.Shares, sources.Volumes = a.shares, a.volumes
+	}
+	if err := metrics.Register(driver.NewCollector(sources)); err != nil {
+		return nil, err
 	}
 	return driver.New(cfg)
 }

@@ -29,6 +29,11 @@ type Config struct {
 	ShareIdleTimeout time.Duration
 	MountOptions     []string
 	ReclaimWorkers   int
+	ReclaimRate      int
+
+	EnableEphemeral       bool
+	EphemeralServers      []string
+	EphemeralMountOptions []string
 
 	KubeletRegistrationPath string
 	PluginRegistrationDir   string
@@ -61,6 +66,14 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 		"Options with which the controller mounts an export in calls that carry none, as DeleteVolume does, unless it is mounted already.")
 	set.IntVar(&c.ReclaimWorkers, "reclaim-workers", 16,
 		"How many files of deleted volumes are removed at a time, on each export.")
+	set.IntVar(&c.ReclaimRate, "reclaim-rate", 0,
+		"How many files of deleted volumes are removed a second, on each export; 0 for no limit.")
+	set.BoolVar(&c.EnableEphemeral, "enable-ephemeral", false,
+		"Mount inline volumes of pods, of the servers in --ephemeral-servers.")
+	set.StringSliceVar(&c.EphemeralServers, "ephemeral-servers", nil,
+		"What inline volumes may name: server, or server:/share for that share and what is below it.")
+	set.StringSliceVar(&c.EphemeralMountOptions, "ephemeral-mount-options", []string{"ro", "rw", "vers", "nfsvers", "noatime", "noexec"},
+		"Mount options that inline volumes may have: name, for any value, or name=value.")
 	set.StringVar(&c.KubeletRegistrationPath, "kubelet-registration-path", "",
 		"Path of the CSI socket as kubelet sees it on the host; empty to not register with kubelet.")
 	set.StringVar(&c.PluginRegistrationDir, "plugin-registration-dir", "/registration",

@@ -41,6 +41,7 @@ func TestVersionAndHelp(t *testing.T) {
 	for _, flag := range []string{
 		"endpoint", "node-id", "driver-name", "mode", "http-endpoint", "working-mount-dir", "share-idle-timeout",
 		"kubelet-registration-path", "plugin-registration-dir", "version", "logging-format", "v",
+		"reclaim-rate", "enable-ephemeral", "ephemeral-servers", "ephemeral-mount-options",
 	} {
 		if !strings.Contains(out.String(), "--"+flag) {
 			t.Errorf("--help lacks --%s", flag)
@@ -58,6 +59,8 @@ func TestBadConfiguration(t *testing.T) {
 		"http":       {"--http-endpoint=nonsense"},
 		"idle":       {"--share-idle-timeout=0s"},
 		"reclaim":    {"--reclaim-workers=0"},
+		"rate":       {"--reclaim-rate=-1"},
+		"ephemeral":  {"--enable-ephemeral"},
 		"mount dir":  {"--working-mount-dir=relative"},
 		"shutdown":   {"--shutdown-timeout=0s"},
 		"kubelet":    {"--kubelet-registration-path=relative"},

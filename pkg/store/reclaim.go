@@ -29,6 +29,7 @@ const (
 type reclaimer struct {
 	shares  Shares
 	workers int
+	rate    int // entries a second on each export, 0 for no limit
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
@@ -36,13 +37,49 @@ type reclaimer struct {
 	mu      sync.Mutex
 	seen    map[volume.Export]bool
 	running map[volume.Export]chan struct{} // a token wakes the goroutine
+	backlog map[volume.Export]*Backlog
 }
 
-func newReclaimer(ctx context.Context, shares Shares, workers int) *reclaimer {
+// Backlog is what is left of deleted volumes on an export, as far as it is known:
+// how much is in a directory shows when it is being removed.
+type Backlog struct {
+	Export volume.Export
+	// Trees are deleted volumes, and what dead processes left, at the last look.
+	Trees int64
+	// Entries are files and directories that have been found and not removed yet.
+	Entries int64
+	// Removed since the start.
+	Removed int64
+}
+
+// Backlog of every export that was looked at.
+func (s *Store) Backlog() []Backlog {
+	s.reclaim.mu.Lock()
+	defer s.reclaim.mu.Unlock()
+	var all []Backlog
+	for _, b := range s.reclaim.backlog {
+		all = append(all, *b)
+	}
+	return all
+}
+
+// count changes the backlog of an export.
+func (r *reclaimer) count(export volume.Export, change func(*Backlog)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.backlog[export]
+	if b == nil {
+		b = &Backlog{Export: export}
+		r.backlog[export] = b
+	}
+	change(b)
+}
+
+func newReclaimer(ctx context.Context, shares Shares, workers, rate int) *reclaimer {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	return &reclaimer{
-		shares: shares, workers: workers, ctx: ctx, stop: stop,
-		seen: map[volume.Export]bool{}, running: map[volume.Export]chan struct{}{},
+		shares: shares, workers: workers, rate: rate, ctx: ctx, stop: stop,
+		seen: map[volume.Export]bool{}, running: map[volume.Export]chan struct{}{}, backlog: map[volume.Export]*Backlog{},
 	}
 }
 
@@ -144,13 +181,28 @@ func (r *reclaimer) pass(export volume.Export, options []string) (removed int64,
 		for _, e := range trash {
 			names = append(names, path.Join(catalog.TrashDir, e.Name()))
 		}
-		var failed error
-		for _, name := range names {
-			n, err := tree.Remove(r.ctx, cat.Meta(), name, r.workers)
-			removed += n
-			failed = errors.Join(failed, err)
-		}
-		return failed
+		removed, err = r.removeAll(export, cat, names)
+		return err
 	})
 	return removed, remountStale(h, err)
+}
+
+func (r *reclaimer) removeAll(export volume.Export, cat *catalog.Catalog, names []string) (removed int64, failed error) {
+	watch := tree.Watch{
+		Before: newPace(r.rate).wait,
+		Found:  func(n int64) { r.count(export, func(b *Backlog) { b.Entries += n }) },
+	}
+	r.count(export, func(b *Backlog) { b.Trees = int64(len(names)) })
+	for _, name := range names {
+		n, err := tree.RemoveWatched(r.ctx, cat.Meta(), name, r.workers, watch)
+		removed += n
+		failed = errors.Join(failed, err)
+		r.count(export, func(b *Backlog) {
+			b.Removed += n
+			if err == nil {
+				b.Trees--
+			}
+		})
+	}
+	return removed, failed
 }

@@ -37,6 +37,9 @@ type Config struct {
 	MountOptions []string
 	// ReclaimWorkers is how many entries of deleted volumes are removed at a time.
 	ReclaimWorkers int
+	// ReclaimRate is how many entries of deleted volumes are removed a second on
+	// each export, 0 for as many as the server does.
+	ReclaimRate int
 }
 
 // Store of volumes.
@@ -61,12 +64,12 @@ func (k key) String() string { return k.export.Source(k.subDir) }
 
 // New checks the configuration. Close the store after use.
 func New(ctx context.Context, cfg Config) (*Store, error) {
-	if cfg.Shares == nil || cfg.ReclaimWorkers < 1 {
-		return nil, errors.New("store: shares and at least one reclaim worker are needed")
+	if cfg.Shares == nil || cfg.ReclaimWorkers < 1 || cfg.ReclaimRate < 0 {
+		return nil, errors.New("store: shares, at least one reclaim worker and a rate that is not negative are needed")
 	}
 	return &Store{
 		cfg:     cfg,
-		reclaim: newReclaimer(ctx, cfg.Shares, cfg.ReclaimWorkers),
+		reclaim: newReclaimer(ctx, cfg.Shares, cfg.ReclaimWorkers, cfg.ReclaimRate),
 		step:    func(ctx context.Context, _ string) error { return ctx.Err() },
 	}, nil
 }

@@ -32,13 +32,30 @@ const (
 // it, whatever is put in its place meanwhile. Entries that are gone already,
 // also name itself, are no error. When ctx ends it stops between entries.
 func Remove(ctx context.Context, parent *os.Root, name string, workers int) (int64, error) {
-	r := &remover{slots: make(chan struct{}, max(workers-1, 0))}
+	return RemoveWatched(ctx, parent, name, workers, Watch{})
+}
+
+// Watch is told of a removal while it goes on, by several goroutines at a time.
+// Either may be nil.
+type Watch struct {
+	// Before is called before each removal; an error ends it all.
+	Before func(context.Context) error
+	// Found is called with how many more entries are known to be there, which is
+	// negative when some are gone.
+	Found func(n int64)
+}
+
+// RemoveWatched is Remove with somebody who watches it.
+func RemoveWatched(ctx context.Context, parent *os.Root, name string, workers int, watch Watch) (int64, error) {
+	r := &remover{slots: make(chan struct{}, max(workers-1, 0)), watch: watch}
 	info, err := parent.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	if err == nil {
+		r.found(1)
 		err = r.remove(ctx, parent, name, info.IsDir())
+		r.found(-r.pending.Load()) // whatever is left is found again
 	}
 	if err != nil {
 		return r.removed.Load(), fmt.Errorf("remove %s: %w", name, err)
@@ -50,6 +67,15 @@ type remover struct {
 	// slots are the workers beside the calling goroutine.
 	slots   chan struct{}
 	removed atomic.Int64
+	pending atomic.Int64
+	watch   Watch
+}
+
+func (r *remover) found(n int64) {
+	r.pending.Add(n)
+	if r.watch.Found != nil {
+		r.watch.Found(n)
+	}
 }
 
 func (r *remover) remove(ctx context.Context, parent *os.Root, name string, isDir bool) error {
@@ -59,13 +85,19 @@ func (r *remover) remove(ctx context.Context, parent *os.Root, name string, isDi
 	if isDir {
 		return r.directory(ctx, parent, name)
 	}
-	return r.entry(parent, name)
+	return r.entry(ctx, parent, name)
 }
 
-func (r *remover) entry(parent *os.Root, name string) error {
+func (r *remover) entry(ctx context.Context, parent *os.Root, name string) error {
+	if r.watch.Before != nil {
+		if err := r.watch.Before(ctx); err != nil {
+			return err
+		}
+	}
 	err := parent.Remove(name)
 	if err == nil {
 		r.removed.Add(1)
+		r.found(-1)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -86,7 +118,7 @@ func (r *remover) directory(ctx context.Context, parent *os.Root, name string) e
 		if err = r.content(ctx, dir); err != nil {
 			return err
 		}
-		if err = r.entry(parent, name); !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+		if err = r.entry(ctx, parent, name); !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
 	}
@@ -105,6 +137,7 @@ func (r *remover) content(ctx context.Context, dir *os.Root) error {
 func (r *remover) listed(ctx context.Context, dir *os.Root, f *os.File) error {
 	for {
 		entries, readErr := f.ReadDir(batch)
+		r.found(int64(len(entries)))
 		if err := r.all(ctx, dir, entries); err != nil {
 			return err
 		}

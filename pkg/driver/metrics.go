@@ -1,0 +1,104 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store"
+)
+
+// Sources of what Collector measures; each may be nil.
+type Sources struct {
+	Mounter Mounter
+	Shares  interface{ States() []share.State }
+	Volumes interface{ Backlog() []store.Backlog }
+}
+
+// Collector shows the state of mounts, shares and the reclaiming of deleted
+// volumes when it is asked; it asks no server.
+type Collector struct {
+	sources Sources
+
+	mounts, shareUp, shareProbe      *prometheus.Desc
+	trees, entries, reclaimedEntries *prometheus.Desc
+}
+
+// NewCollector makes a collector to register.
+func NewCollector(sources Sources) *Collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("nfsplugin_"+name, help, labels, nil)
+	}
+	return &Collector{
+		sources:          sources,
+		mounts:           desc("mounts", "NFS mounts in the mount table of this process, by the server's address.", "server"),
+		shareUp:          desc("share_up", "Whether the server answered when it was last asked for an export that the controller has mounted.", "export"),
+		shareProbe:       desc("share_probe_seconds", "How long the server took to answer, or was waited for, when it was last asked for an export that the controller has mounted.", "export"),
+		trees:            desc("reclaim_backlog_volumes", "Deleted volumes whose content has not been removed from the export yet.", "export"),
+		entries:          desc("reclaim_backlog_entries", "Files and directories of deleted volumes that were found and have not been removed yet. More may show up.", "export"),
+		reclaimedEntries: desc("reclaimed_entries_total", "Files and directories of deleted volumes that were removed.", "export"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.mounts, c.shareUp, c.shareProbe, c.trees, c.entries, c.reclaimedEntries} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	if c.sources.Mounter != nil {
+		c.collectMounts(ch)
+	}
+	if c.sources.Shares != nil {
+		c.collectShares(ch)
+	}
+	if c.sources.Volumes != nil {
+		for _, b := range c.sources.Volumes.Backlog() {
+			export := b.Export.String()
+			ch <- prometheus.MustNewConstMetric(c.trees, prometheus.GaugeValue, float64(b.Trees), export)
+			ch <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(b.Entries), export)
+			ch <- prometheus.MustNewConstMetric(c.reclaimedEntries, prometheus.CounterValue, float64(b.Removed), export)
+		}
+	}
+}
+
+func (c *Collector) collectMounts(ch chan<- prometheus.Metric) {
+	table, err := c.sources.Mounter.Mounts(context.Background())
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(c.mounts, err)
+		return
+	}
+	byServer := map[string]int{}
+	for _, e := range table {
+		if e.IsNFS() {
+			byServer[e.Server]++
+		}
+	}
+	for server, n := range byServer {
+		ch <- prometheus.MustNewConstMetric(c.mounts, prometheus.GaugeValue, float64(n), server)
+	}
+}
+
+// collectShares shows the worst of the mounts of an export, of which there is
+// one for each set of options.
+func (c *Collector) collectShares(ch chan<- prometheus.Metric) {
+	worst := map[string]share.State{}
+	for _, s := range c.sources.Shares.States() {
+		export := s.Export.String()
+		if w, ok := worst[export]; !ok || w.Answered && !s.Answered || w.Answered == s.Answered && s.Took > w.Took {
+			worst[export] = s
+		}
+	}
+	for export, s := range worst {
+		up := 0.0
+		if s.Answered {
+			up = 1
+		}
+		ch <- prometheus.MustNewConstMetric(c.shareUp, prometheus.GaugeValue, up, export)
+		ch <- prometheus.MustNewConstMetric(c.shareProbe, prometheus.GaugeValue, s.Took.Seconds(), export)
+	}
+}

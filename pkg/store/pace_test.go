@@ -1,0 +1,63 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, began := newPace(10), time.Now()
+		for range 21 {
+			if err := p.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("21 at 10 a second took %s", took)
+		}
+		time.Sleep(time.Minute) // is not saved up
+		began = time.Now()
+		for range 11 {
+			if err := p.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("11 after a pause took %s", took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, p := range []*pace{p, newPace(0)} {
+			if err := p.wait(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("when canceled: %v", err)
+			}
+		}
+	})
+}
+
+func TestReclaimIsPacedAndCounted(t *testing.T) {
+	l := newLab(t)
+	l.reclaim.rate = 100
+	id := l.create(t, "pvc-1")
+	for i := range 9 {
+		l.put(t, filepath.Join("pvc-1", fmt.Sprint(i)))
+	}
+	began := time.Now()
+	if err := l.Delete(t.Context(), id, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.reclaim.wg.Wait()
+	if took := time.Since(began); took < 90*time.Millisecond {
+		t.Errorf("removed 10 entries in %s at 100 a second", took)
+	}
+	b := l.Backlog()
+	if len(b) != 1 || b[0] != (Backlog{Export: l.export, Removed: 10}) {
+		t.Errorf("backlog %+v", b)
+	}
+}
