@@ -77,8 +77,9 @@ func measure(calls *prometheus.HistogramVec) grpc.UnaryServerInterceptor {
 func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			klog.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "A call panicked", "stack", string(debug.Stack()))
-			resp, err = nil, status.Errorf(codes.Internal, "panic: %v", p)
+			what := fmt.Errorf("panic: %s", strip(fmt.Sprint(p), secretsOf(req)))
+			klog.FromContext(ctx).Error(what, "A call panicked", "stack", string(debug.Stack()))
+			resp, err = nil, status.Error(codes.Internal, what.Error())
 		}
 	}()
 	return handler(ctx, req)

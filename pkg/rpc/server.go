@@ -46,7 +46,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
-	s := grpc.NewServer(grpc.ChainUnaryInterceptor(logCalls(klog.FromContext(ctx)), measure(calls), recoverPanics))
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(logCalls(klog.FromContext(ctx)), measure(calls), stripErrors, recoverPanics))
 	cfg.Register(s)
 	return &Server{cfg: cfg, ln: ln, grpc: s}, nil
 }
