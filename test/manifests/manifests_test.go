@@ -20,12 +20,14 @@ import (
 const (
 	base    = "../../deploy/kubernetes"
 	example = "../../deploy/kubernetes/example"
+	// With the opt-in component.
+	ephemeral = "testdata/ephemeral"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 func TestGolden(t *testing.T) {
-	for golden, dir := range map[string]string{"base.yaml": base, "example.yaml": example} {
+	for golden, dir := range map[string]string{"base.yaml": base, "example.yaml": example, "ephemeral.yaml": ephemeral} {
 		t.Run(golden, func(t *testing.T) {
 			got, err := manifests.Render(dir)
 			if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+
+	"github.com/nfs-csi/nfs-csi/pkg/driver"
 )
 
 func TestPublishOptions(t *testing.T) {
@@ -133,4 +135,53 @@ func TestSingleWriter(t *testing.T) {
 	mustFail(t, err, codes.FailedPrecondition, first.GetTargetPath())
 	s.unpublish(t, first)
 	s.publish(t, second)
+}
+
+// The author of a pod may write to an allowed share and plant symlinks there; a
+// mount of one must not lead to what is not allowed.
+func TestInlineVolumesStayWithinTheAllowed(t *testing.T) {
+	export := exports(t)["ext4"]
+	other := exports(t)["xfs"]
+	sub := serverDir(t, export)
+	dir := filepath.Join(export.Share, sub)
+	s := plugin(t, func(c *driver.Config) {
+		c.Ephemeral = &driver.Ephemeral{Servers: []string{export.Server + ":" + dir}, MountOptions: []string{"vers"}}
+	})
+	secret := filepath.Join(export.Share, serverDir(t, export))
+	mkdir(t, filepath.Join(dir, "real"))
+	for link, to := range map[string]string{
+		"absolute": secret, "relative": "../" + filepath.Base(secret), "export": other.Share, "root": "/", "dir": "..",
+	} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inline := func(path, version string) *csi.NodePublishVolumeRequest {
+		req := publishReq(t, export, sub+"/"+path)
+		req.VolumeContext["csi.storage.k8s.io/ephemeral"] = "true"
+		if version != "" {
+			req.VolumeContext["mountOptions"] = version
+		}
+		return req
+	}
+	for _, version := range []string{"", "vers=4.2", "vers=4.0"} {
+		s.publish(t, inline("real", version))
+		for _, path := range []string{
+			"absolute", "relative", "export", "root", "dir", "dir/" + filepath.Base(secret), "root" + secret, "real/../" + sub, "real/../../" + filepath.Base(secret),
+		} {
+			req := inline(path, version)
+			_, err := s.NodePublishVolume(t.Context(), req)
+			if err == nil {
+				t.Errorf("%s %s: published: %+v", version, path, mountAt(t, req.GetTargetPath()))
+				s.unpublish(t, req)
+				continue
+			}
+			t.Logf("%s %s: %v", version, path, err)
+			if e := mountAt(t, req.GetTargetPath()); e != nil {
+				t.Errorf("%s %s left %+v", version, path, e)
+			}
+		}
+	}
+	_, err := s.NodePublishVolume(t.Context(), inline("real", "vers=3"))
+	mustFail(t, err, codes.InvalidArgument, "version 3")
 }
