@@ -31,11 +31,8 @@ type Ephemeral struct {
 func (e *Ephemeral) parse() ([]volume.Export, error) {
 	var allowed []volume.Export
 	for _, s := range e.Servers {
-		server, share := s, "/"
-		if i := strings.Index(s, ":/"); i >= 0 {
-			server, share = s[:i], s[i+1:]
-		}
-		export, err := volume.ParseExport(server, share)
+		server, share, _ := strings.Cut(s, ":/")
+		export, err := volume.ParseExport(server, "/"+share)
 		if err != nil {
 			return nil, fmt.Errorf("server %q for ephemeral volumes: %w", s, err)
 		}
@@ -49,7 +46,7 @@ func (e *Ephemeral) parse() ([]volume.Export, error) {
 
 // inlineID is what kubelet names an inline volume. With such an ID a volume is
 // taken for one also where the CSIDriver object does not make kubelet say so.
-var inlineID = regexp.MustCompile(`^csi-[0-9a-f]{64}$`) //nolint:gochecknoglobals // a constant
+var inlineID = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
 
 func isInline(req *csi.NodePublishVolumeRequest) bool {
 	return volume.IsEphemeral(req.GetVolumeContext()) || inlineID.MatchString(req.GetVolumeId())
