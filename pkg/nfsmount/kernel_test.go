@@ -265,8 +265,10 @@ func TestCheck(t *testing.T) {
 		statfs func() error
 		want   error
 	}{
-		"good":  {func() error { return nil }, nil},
-		"stale": {func() error { return unix.ESTALE }, volume.ErrStale},
+		"good":   {func() error { return nil }, nil},
+		"stale":  {func() error { return unix.ESTALE }, volume.ErrStale},
+		"soft":   {func() error { return unix.EIO }, volume.ErrUnreachable},
+		"denied": {func() error { return unix.EACCES }, volume.ErrAccessDenied},
 		"dead": {func() error {
 			calls.Add(1)
 			<-hang

@@ -30,18 +30,32 @@ func (k *Kernel) Check(ctx context.Context, target string) error {
 // Usage implements Mounter.
 func (k *Kernel) Usage(ctx context.Context, e Entry) (Usage, error) {
 	u, err := k.usage(ctx, e)
-	switch {
-	case err == nil:
+	if err == nil {
 		return u, nil
-	case errors.Is(err, errNoAnswer):
-		err = fmt.Errorf("%w: %w", volume.ErrUnreachable, err)
-	case mountutils.IsCorruptedMnt(err):
-		err = fmt.Errorf("%w: %w", volume.ErrStale, err)
+	}
+	if kind := usageError(err); kind != nil {
+		err = fmt.Errorf("%w: %w", kind, err)
 	}
 	if e.Source != "" {
 		return Usage{}, fmt.Errorf("ask %s (%s) for the file system at %s: %w", e.Server, e.Source, e.Target, err)
 	}
 	return Usage{}, fmt.Errorf("check %s: %w", e.Target, err)
+}
+
+// usageError gives what statfs(2) returned its meaning. Only what cannot become
+// good again counts as stale: with soft, a server that is away for a while is an
+// input/output error, and the mount must not be taken from the pods for that.
+func usageError(err error) error {
+	switch {
+	case errors.Is(err, errNoAnswer), errors.Is(err, unix.EIO), errors.Is(err, unix.ETIMEDOUT),
+		errors.Is(err, unix.EHOSTDOWN), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EAGAIN):
+		return volume.ErrUnreachable
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return volume.ErrAccessDenied
+	case mountutils.IsCorruptedMnt(err):
+		return volume.ErrStale
+	}
+	return nil
 }
 
 func (k *Kernel) usage(ctx context.Context, e Entry) (Usage, error) {

@@ -78,6 +78,34 @@ func TestNodeOnADeadServer(t *testing.T) {
 	}
 }
 
+// With soft the kernel gives up on a server that is away, which is no reason to
+// take the mount from the pod that has it.
+func TestSoftMountSurvivesPublish(t *testing.T) {
+	export := exports(t)["xfs"]
+	server := newGoingServer(t)
+	s := plugin(t)
+	req := publishReq(t, volume.Export{Server: goingAddress, Share: export.Share}, serverDir(t, export), "vers=4.2,soft,timeo=5,retrans=1")
+	s.publish(t, req)
+	open, err := os.Create(filepath.Join(req.GetTargetPath(), "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	before := mountAt(t, req.GetTargetPath()).ID
+	server.goAway(t)
+	deadline := time.Now().Add(8 * time.Second)
+	for time.Now().Before(deadline) {
+		if _, err := s.NodePublishVolume(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.come(t)
+	if e := mountAt(t, req.GetTargetPath()); e == nil || e.ID != before {
+		t.Errorf("the mount is now %+v, it was %d", e, before)
+	}
+	eventually(t, time.Minute, "writing goes on", func() error { _, err := open.WriteString("x"); return err })
+}
+
 // The controller with a black-holed server that it has mounted already.
 func TestControllerOnADeadServer(t *testing.T) {
 	for version, otherVersion := range map[string]string{"vers=4.2": "vers=3", "vers=3": "vers=4.1"} {
