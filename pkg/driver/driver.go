@@ -44,7 +44,6 @@ type Mounter interface {
 	Mount(ctx context.Context, m nfsmount.Mount) error
 	Unmount(ctx context.Context, target string) error
 	Mounts(ctx context.Context) ([]nfsmount.Entry, error)
-	Check(ctx context.Context, target string) error
 	Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error)
 }
 

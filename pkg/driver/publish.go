@@ -124,7 +124,7 @@ func (p *publisher) settle(ctx context.Context, pub publication) (done bool, err
 	if err := samePublication(top, pub); err != nil {
 		return false, err
 	}
-	err = p.mounter.Check(ctx, pub.mount.Target)
+	_, err = p.mounter.Usage(ctx, top)
 	switch {
 	case err == nil, errors.Is(err, volume.ErrUnreachable):
 		// With the server away the mount is still the right one: pods wait, and go

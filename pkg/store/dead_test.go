@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,10 @@ func TestServerDiesUnderAJob(t *testing.T) {
 		}
 		release := make(chan func(), 1)
 		go func() { release <- <-died }()
-		mustBeUnreachable(10 * time.Second)
+		var waits sync.WaitGroup
+		waits.Go(func() { mustBeUnreachable(10 * time.Second) })
+		waits.Go(func() { mustBeUnreachable(10 * time.Second) }) // for the first one's lock
+		waits.Wait()
 		mustBeUnreachable(2 * time.Second)
 		(<-release)()
 		l.step = func(context.Context, string) error { return nil }

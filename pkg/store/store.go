@@ -101,16 +101,20 @@ const askAgain = 3 * time.Second
 // stops answering blocks the job and the lock of this one volume; the caller
 // is let go when ctx ends or when the server turns out not to answer.
 func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(context.Context, *share.Handle) error) error {
-	// Who comes when the volume's lock is held by a job that hangs hears why.
+	// Who comes when the volume's lock is held by a job that hangs hears why, at
+	// once or while waiting for it.
 	if err := s.answers(ctx, k); err != nil {
 		return err
 	}
-	unlock, err := s.locks.Lock(ctx, k)
-	if err != nil {
-		return err
-	}
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
 	done := make(chan error, 1)
 	s.jobs.Go(func() {
+		unlock, err := s.locks.Lock(waiting, k)
+		if err != nil {
+			done <- err
+			return
+		}
 		defer unlock()
 		done <- s.inShare(ctx, get, job)
 	})
