@@ -1,0 +1,127 @@
+package tree
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	permBits    = 0o777
+	specialBits = unix.S_ISUID | unix.S_ISGID | unix.S_ISVTX
+)
+
+// setAttributes gives an entry that was just made, open as fd, what the source
+// has. Each of these calls is a round trip, so none is made without need: made
+// is the entry as it came to be. Times come last, when nothing changes it any
+// more.
+func (c *copier) setAttributes(fd, dir int, name string, made, want *unix.Stat_t) error {
+	owned := made.Uid == want.Uid && made.Gid == want.Gid
+	if !owned {
+		if err := restarted(func() error { return unix.Fchown(fd, int(want.Uid), int(want.Gid)) }); err != nil {
+			return &os.PathError{Op: "chown", Path: name, Err: err}
+		}
+	}
+	mode := want.Mode & (permBits | specialBits)
+	if made.Mode&(permBits|specialBits) != mode || !owned && mode&specialBits != 0 {
+		if err := restarted(func() error { return unix.Fchmod(fd, mode) }); err != nil {
+			return &os.PathError{Op: "chmod", Path: name, Err: err}
+		}
+	}
+	return setTimes(dir, name, want)
+}
+
+// setAttributesAt is setAttributes for what cannot be opened: symlinks, which
+// have no mode of their own, fifos and sockets.
+func setAttributesAt(dir int, name string, want *unix.Stat_t) error {
+	made, err := statAt(dir, name)
+	if err != nil {
+		return err
+	}
+	if made.Uid != want.Uid || made.Gid != want.Gid {
+		err := restarted(func() error {
+			return unix.Fchownat(dir, name, int(want.Uid), int(want.Gid), unix.AT_SYMLINK_NOFOLLOW)
+		})
+		if err != nil {
+			return &os.PathError{Op: "lchown", Path: name, Err: err}
+		}
+	}
+	if mode := want.Mode & (permBits | specialBits); want.Mode&unix.S_IFMT != unix.S_IFLNK {
+		if err := restarted(func() error { return unix.Fchmodat(dir, name, mode, 0) }); err != nil {
+			return &os.PathError{Op: "chmod", Path: name, Err: err}
+		}
+	}
+	return setTimes(dir, name, want)
+}
+
+func setTimes(dir int, name string, want *unix.Stat_t) error {
+	times := []unix.Timespec{want.Atim, want.Mtim}
+	err := restarted(func() error { return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW) })
+	if err != nil {
+		return &os.PathError{Op: "utimes", Path: name, Err: err}
+	}
+	return nil
+}
+
+// copied tells which extended attributes belong to the content: those of
+// users, and ACLs where they show as such (NFSv3). NFSv4's own ACLs are not
+// read: that would be two more round trips for every file, nearly always to
+// learn what the mode says already.
+func copied(attr string) bool {
+	return strings.HasPrefix(attr, "user.") || strings.HasPrefix(attr, "system.posix_acl_")
+}
+
+// xattrs copies extended attributes between open files. That a file system has
+// none is no error, on either side, and is found out once.
+func (c *copier) xattrs(dst, src int, name string) error {
+	if c.noXattrs.Load() {
+		return nil
+	}
+	list, err := sized(func(b []byte) (int, error) { return unix.Flistxattr(src, b) })
+	if err != nil {
+		return sourceErr(c.xattrError("listxattr", name, err))
+	}
+	for attr := range strings.SplitSeq(string(list), "\x00") {
+		if !copied(attr) {
+			continue
+		}
+		value, err := sized(func(b []byte) (int, error) { return unix.Fgetxattr(src, attr, b) })
+		if errors.Is(err, unix.ENODATA) {
+			continue // removed meanwhile, or an ACL that says no more than the mode
+		}
+		if err != nil {
+			return sourceErr(c.xattrError("getxattr "+attr, name, err))
+		}
+		if err := restarted(func() error { return unix.Fsetxattr(dst, attr, value, 0) }); err != nil {
+			return c.xattrError("setxattr "+attr, name, err)
+		}
+	}
+	return nil
+}
+
+func (c *copier) xattrError(op, name string, err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		c.noXattrs.Store(true)
+		return nil
+	}
+	return &os.PathError{Op: op, Path: name, Err: err}
+}
+
+// sized calls get with a buffer that is large enough.
+func sized(get func([]byte) (int, error)) ([]byte, error) {
+	var small [256]byte
+	buf := small[:]
+	for {
+		n := 0
+		err := restarted(func() (err error) { n, err = get(buf); return err })
+		if err == nil {
+			return buf[:n], nil
+		}
+		if !errors.Is(err, unix.ERANGE) || len(buf) > 1<<20 {
+			return nil, err
+		}
+		buf = make([]byte, 8*len(buf))
+	}
+}

@@ -1,0 +1,235 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	bufferSize = 256 << 10
+	// serverCopyFrom is the size from which the server is asked to copy by
+	// itself: below, a read and a write are no more round trips and quicker.
+	serverCopyFrom = 128 << 10
+	// serverCopyChunk is how much the server copies between two looks at ctx.
+	serverCopyChunk = 32 << 20
+	// sparseFrom is the size from which it is worth asking where the holes are.
+	sparseFrom = 64 << 10
+	blockSize  = 512 // of st_blocks
+)
+
+// transfer is the content of one file on its way.
+type transfer struct {
+	c        *copier
+	dst, src int
+	name     string
+	size     int64
+	sparse   bool
+	// end is how far the target has been written, counted what progress knows of.
+	end, counted int64
+}
+
+// data copies what src held when it was opened: what is appended meanwhile is
+// left out, what is cut off meanwhile is missing, neither is an error unless the
+// source is frozen.
+func (t *transfer) data(ctx context.Context) error {
+	if t.size == 0 {
+		return nil
+	}
+	if done, err := t.clone(); done || err != nil {
+		return err
+	}
+	for off := int64(0); off < t.size; {
+		from, to := t.extent(off)
+		reached, err := t.copyRange(ctx, from, to)
+		if err != nil {
+			return err
+		}
+		if reached < to {
+			if err := t.shrank(reached); err != nil {
+				return err
+			}
+		}
+		off = to
+	}
+	if t.sparse {
+		// What was cut off looks like a hole.
+		st, err := statFD(t.src, t.name)
+		if err != nil {
+			return sourceError{err}
+		}
+		if err := t.shrank(st.Size); err != nil {
+			return err
+		}
+	}
+	if t.end < t.size {
+		if err := restarted(func() error { return unix.Ftruncate(t.dst, t.size) }); err != nil {
+			return fmt.Errorf("extend %s: %w", t.name, err)
+		}
+	}
+	t.count(t.size - t.counted) // the holes
+	return nil
+}
+
+// shrank takes note of where the source ends.
+func (t *transfer) shrank(size int64) error {
+	if size >= t.size {
+		return nil
+	}
+	t.size = size
+	if t.c.opts.Frozen {
+		return sourceError{fmt.Errorf("%s: %w", t.name, io.ErrUnexpectedEOF)}
+	}
+	return nil
+}
+
+func (t *transfer) count(n int64) {
+	t.counted += n
+	t.c.progress.bytes.Add(n)
+}
+
+// clone makes the target share the source's blocks. That it cannot be done for
+// this pair of file systems is found out once.
+func (t *transfer) clone() (done bool, err error) {
+	if t.c.noClone.Load() {
+		return false, nil
+	}
+	err = restarted(func() error { return unix.IoctlFileClone(t.dst, t.src) })
+	switch {
+	case err == nil:
+		t.count(t.size)
+		return true, nil
+	case fatal(err):
+		return false, fmt.Errorf("clone %s: %w", t.name, err)
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOTTY), errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOSYS):
+		t.c.noClone.Store(true)
+	}
+	return false, nil
+}
+
+// fatal tells the errors that a copy by other means would meet again.
+func fatal(err error) bool {
+	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EIO, unix.EROFS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// extent is the next part that has data, from off on. At the end of the data it
+// is the empty one at the end of the file.
+func (t *transfer) extent(off int64) (from, to int64) {
+	if !t.sparse {
+		return off, t.size
+	}
+	from, err := unix.Seek(t.src, off, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) || err == nil && from >= t.size {
+		return t.size, t.size
+	}
+	if err != nil {
+		return off, t.size
+	}
+	to, err = unix.Seek(t.src, from, unix.SEEK_HOLE)
+	if err != nil || to <= from {
+		to = t.size
+	}
+	return from, min(to, t.size)
+}
+
+// copyRange returns how far the source went.
+func (t *transfer) copyRange(ctx context.Context, off, to int64) (int64, error) {
+	off, err := t.byServer(ctx, off, to)
+	if err != nil || off == to {
+		return off, err
+	}
+	return t.byHand(ctx, off, to)
+}
+
+// byServer copies with copy_file_range, as far as that goes.
+func (t *transfer) byServer(ctx context.Context, off, to int64) (int64, error) {
+	for off < to && to-off >= serverCopyFrom && !t.c.noServerCopy.Load() {
+		if err := ctx.Err(); err != nil {
+			return off, err
+		}
+		from, at, n := off, off, 0
+		err := restarted(func() (err error) {
+			n, err = unix.CopyFileRange(t.src, &from, t.dst, &at, int(min(to-off, serverCopyChunk)), 0)
+			return err
+		})
+		switch {
+		case err == nil && n == 0:
+			return off, nil // the end of the file, or so it says: reading decides
+		case fatal(err):
+			return off, fmt.Errorf("copy %s: %w", t.name, err)
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOSYS):
+			t.c.noServerCopy.Store(true)
+			return off, nil
+		case err != nil:
+			return off, nil
+		}
+		off = t.advance(off, n)
+	}
+	return off, nil
+}
+
+func (t *transfer) byHand(ctx context.Context, off, to int64) (int64, error) {
+	buf := t.c.buffers.Get().(*[bufferSize]byte)
+	defer t.c.buffers.Put(buf)
+	for off < to {
+		if err := ctx.Err(); err != nil {
+			return off, err
+		}
+		n := 0
+		err := restarted(func() (err error) {
+			n, err = unix.Pread(t.src, buf[:min(to-off, bufferSize)], off)
+			return err
+		})
+		if err != nil {
+			return off, sourceError{fmt.Errorf("read %s: %w", t.name, err)}
+		}
+		if n == 0 {
+			return off, nil
+		}
+		if t.sparse && zero(buf[:n]) {
+			// NFSv3 cannot tell where the holes are.
+			t.count(int64(n))
+			off += int64(n)
+			continue
+		}
+		if err := writeAll(t.dst, buf[:n], off); err != nil {
+			return off, fmt.Errorf("write %s: %w", t.name, err)
+		}
+		off = t.advance(off, n)
+	}
+	return off, nil
+}
+
+func (t *transfer) advance(off int64, n int) int64 {
+	t.count(int64(n))
+	t.end = off + int64(n)
+	return t.end
+}
+
+func zero(b []byte) bool {
+	return len(b) > 0 && b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1])
+}
+
+func writeAll(fd int, b []byte, off int64) error {
+	for len(b) > 0 {
+		n := 0
+		err := restarted(func() (err error) { n, err = unix.Pwrite(fd, b, off); return err })
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			return io.ErrShortWrite
+		}
+		b, off = b[n:], off+int64(n)
+	}
+	return nil
+}

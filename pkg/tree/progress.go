@@ -1,0 +1,127 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Progress of a Copy, to be read at any time.
+type Progress struct {
+	bytes, entries           atomic.Int64
+	totalBytes, totalEntries atomic.Int64
+	gone, devices            atomic.Int64
+}
+
+// Bytes that have been copied.
+func (p *Progress) Bytes() int64 { return p.bytes.Load() }
+
+// Entries that have been copied: files, directories, links and the rest.
+func (p *Progress) Entries() int64 { return p.entries.Load() }
+
+// Gone counts entries that went away before they could be copied.
+func (p *Progress) Gone() int64 { return p.gone.Load() }
+
+// Devices counts device nodes, which are left out.
+func (p *Progress) Devices() int64 { return p.devices.Load() }
+
+// SetTotal says how much there is to copy.
+func (p *Progress) SetTotal(bytes, entries int64) {
+	p.totalBytes.Store(bytes)
+	p.totalEntries.Store(entries)
+}
+
+// Left is how much is still to be copied, as far as it is known.
+func (p *Progress) Left() (bytes, entries int64) {
+	return max(p.totalBytes.Load()-p.bytes.Load(), 0), max(p.totalEntries.Load()-p.entries.Load(), 0)
+}
+
+// String is the progress in words, such as "41%, 1.2 of 2.9 GiB, 8123 files".
+func (p *Progress) String() string {
+	bytes, entries := p.Bytes(), p.Entries()
+	total := p.totalBytes.Load()
+	if total == 0 {
+		return fmt.Sprintf("%s, %d files", size(bytes, bytes), entries)
+	}
+	total = max(total, bytes)
+	return fmt.Sprintf("%d%%, %s of %s, %d files", bytes*100/total, number(bytes, total), size(total, total), entries)
+}
+
+func unit(n int64) (float64, string) {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	i, div := 0, 1.0
+	for float64(n)/div >= 1000 && i < len(units)-1 {
+		i, div = i+1, div*1024
+	}
+	return div, units[i]
+}
+
+func number(n, scale int64) string {
+	div, name := unit(scale)
+	if name == "B" {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%.1f", float64(n)/div)
+}
+
+func size(n, scale int64) string {
+	_, name := unit(scale)
+	return number(n, scale) + " " + name
+}
+
+// Count returns what Copy would copy of the tree. It costs no more than listing
+// the directories, and what goes away meanwhile is not counted.
+func Count(ctx context.Context, from *os.Root) (bytes, entries int64, err error) {
+	dir, err := from.Open(".")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	err = count(ctx, dir, &bytes, &entries)
+	return bytes, entries, err
+}
+
+func count(ctx context.Context, dir *os.File, bytes, entries *int64) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		list, err := dir.ReadDir(batch)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if err := countEntry(ctx, dir, e, bytes, entries); err != nil && !isGone(err) {
+				return err
+			}
+		}
+	}
+}
+
+func countEntry(ctx context.Context, dir *os.File, e os.DirEntry, bytes, entries *int64) error {
+	*entries++
+	switch {
+	case e.IsDir():
+		sub, err := openDirAt(int(dir.Fd()), e.Name())
+		if err != nil {
+			return err
+		}
+		defer sub.Close() //nolint:errcheck // only read
+		return count(ctx, sub, bytes, entries)
+	case e.Type().IsRegular():
+		st, err := statAt(int(dir.Fd()), e.Name())
+		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			*bytes += st.Size
+		}
+		return err
+	}
+	return nil
+}
