@@ -83,6 +83,7 @@ func (a *App) driver(ctx context.Context, metrics prometheus.Registerer) (*drive
 		}
 		a.volumes, err = store.New(ctx, store.Config{
 			Shares: a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers, ReclaimRate: a.cfg.ReclaimRate,
+			CopyWorkers: a.cfg.CopyWorkers, Metrics: metrics,
 		})
 		if err != nil {
 			return nil, err

@@ -29,6 +29,7 @@ type Config struct {
 	ShareIdleTimeout time.Duration
 	MountOptions     []string
 	ReclaimWorkers   int
+	CopyWorkers      int
 	ReclaimRate      int
 
 	EnableEphemeral       bool
@@ -66,6 +67,8 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 		"Options with which the controller mounts an export in calls that carry none, as DeleteVolume does, unless it is mounted already.")
 	set.IntVar(&c.ReclaimWorkers, "reclaim-workers", 16,
 		"How many files of deleted volumes are removed at a time, on each export.")
+	set.IntVar(&c.CopyWorkers, "copy-workers", 16,
+		"How many files a clone, a snapshot or a restore copies at a time.")
 	set.IntVar(&c.ReclaimRate, "reclaim-rate", 0,
 		"How many files of deleted volumes are removed a second, on each export; 0 for no limit.")
 	set.BoolVar(&c.EnableEphemeral, "enable-ephemeral", false,

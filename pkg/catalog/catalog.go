@@ -16,8 +16,12 @@ import (
 // Places below the export's .nfs-csi directory.
 const (
 	volumesDir = "volumes"
-	TrashDir   = "trash"
-	TempDir    = "tmp"
+	// SnapshotsDir has a directory for each snapshot that is whole.
+	SnapshotsDir = "snapshots"
+	TrashDir     = "trash"
+	TempDir      = "tmp"
+	// CopyKind begins the kinds of what is kept in TempDir while KeepAlive is called.
+	CopyKind = "copy"
 
 	dirMode    = 0o700
 	recordMode = 0o600
@@ -89,7 +93,11 @@ func (c *Catalog) Read(subDir string) (Record, error) {
 // its name by link(2), which, unlike open(2) with O_EXCL, cannot leave an empty
 // one behind when the process dies.
 func (c *Catalog) Create(r Record) error {
-	temp, err := c.writeTemp(r)
+	b, err := encode(r)
+	if err != nil {
+		return err
+	}
+	temp, err := c.writeTemp(b)
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", r.SubDir, err)
 	}
@@ -130,7 +138,11 @@ func (c *Catalog) same(a, b string) bool {
 // Replace puts a new record in the place of the old one; at any moment there is
 // one of the two, whole.
 func (c *Catalog) Replace(r Record) error {
-	temp, err := c.writeTemp(r)
+	b, err := encode(r)
+	if err != nil {
+		return err
+	}
+	temp, err := c.writeTemp(b)
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", r.SubDir, err)
 	}
@@ -193,11 +205,7 @@ func (c *Catalog) TempName(kind string) (string, error) {
 	return path.Join(TempDir, fmt.Sprintf("%s-%d-%s", kind, time.Now().UnixNano(), rand.Text())), nil
 }
 
-func (c *Catalog) writeTemp(r Record) (name string, err error) {
-	b, err := encode(r)
-	if err != nil {
-		return "", err
-	}
+func (c *Catalog) writeTemp(b []byte) (name string, err error) {
 	if name, err = c.TempName("record"); err != nil {
 		return "", err
 	}

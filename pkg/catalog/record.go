@@ -31,6 +31,9 @@ type Record struct {
 	OnDelete     volume.OnDelete   `json:"onDelete"`
 	MountOptions []string          `json:"mountOptions,omitempty"`
 	Created      time.Time         `json:"created"`
+	// Source is what the volume was made from, empty for an empty volume. The
+	// directory of such a volume is there when it is whole and not before.
+	Source string `json:"source,omitempty"`
 }
 
 func encode(r Record) ([]byte, error) {

@@ -21,6 +21,10 @@ func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerG
 	resp := &csi.ControllerGetCapabilitiesResponse{}
 	for _, t := range []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	} {
 		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
@@ -44,6 +48,7 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 		VolumeId:      made.ID.String(),
 		CapacityBytes: made.Capacity,
 		VolumeContext: attributes.Context(),
+		ContentSource: req.GetVolumeContentSource(),
 	}}, nil
 }
 
@@ -52,8 +57,6 @@ func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
 	switch {
 	case req.GetName() == "":
 		return store.CreateRequest{}, fmt.Errorf("%w: no volume name", volume.ErrInvalid)
-	case req.GetVolumeContentSource() != nil:
-		return store.CreateRequest{}, fmt.Errorf("%w: a volume cannot be made from a snapshot or another volume", volume.ErrInvalid)
 	case len(req.GetMutableParameters()) != 0:
 		return store.CreateRequest{}, fmt.Errorf("%w: there are no mutable parameters", volume.ErrInvalid)
 	}
@@ -64,9 +67,14 @@ func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
 	if err != nil {
 		return store.CreateRequest{}, err
 	}
+	source, err := contentSource(req.GetVolumeContentSource())
+	if err != nil {
+		return store.CreateRequest{}, err
+	}
 	return store.CreateRequest{
 		Name:   req.GetName(),
 		Params: params,
+		Source: source,
 		// All capabilities carry the class's options.
 		MountOptions: mountOptions(req.GetVolumeCapabilities()[0]),
 		Size: store.SizeRange{

@@ -56,7 +56,7 @@ func TestCreateVolumeRefuses(t *testing.T) {
 		"fsType ext4":    {func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities[0].GetMount().FsType = "ext4" }, codes.InvalidArgument, `fsType "ext4"`},
 		"content source": {func(r *csi.CreateVolumeRequest) {
 			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: "v"}}}
-		}, codes.InvalidArgument, "from a snapshot"},
+		}, codes.NotFound, "content source"},
 		"mutable parameters": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"a": "b"} }, codes.InvalidArgument, "mutable"},
 		"unknown parameter":  {func(r *csi.CreateVolumeRequest) { r.Parameters["shar"] = "x" }, codes.InvalidArgument, `unknown parameter "shar", known are server, share`},
 		"no server":          {func(r *csi.CreateVolumeRequest) { delete(r.Parameters, "server") }, codes.InvalidArgument, "server is empty"},

@@ -34,6 +34,7 @@ func (m Mode) HasNode() bool { return m == ModeNode || m == ModeAll }
 
 // Volumes is what the Controller service needs of store.Store.
 type Volumes interface {
+	Snapshots
 	Create(ctx context.Context, req store.CreateRequest) (store.Created, error)
 	Delete(ctx context.Context, id volume.ID, mountOptions []string) error
 	Exists(ctx context.Context, id volume.ID, mountOptions []string) error

@@ -42,7 +42,7 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	volumes, err := store.New(t.Context(), store.Config{Shares: shares, ReclaimWorkers: 2})
+	volumes, err := store.New(t.Context(), store.Config{Shares: shares, ReclaimWorkers: 2, CopyWorkers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

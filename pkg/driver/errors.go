@@ -42,6 +42,7 @@ func mapping() []struct {
 		code codes.Code
 		hint string
 	}{
+		{volume.ErrInProgress, codes.Aborted, "the same call again waits for it"},
 		{context.Canceled, codes.Canceled, ""},
 		{volume.ErrUnreachable, codes.Unavailable, "check that the server is up and that a firewall lets this node reach it"},
 		{errNotAllowed, codes.PermissionDenied, ""},
@@ -49,12 +50,16 @@ func mapping() []struct {
 		{volume.ErrMountOptions, codes.InvalidArgument, "check mountOptions and which NFS versions the server speaks"},
 		{volume.ErrOutOfRange, codes.OutOfRange, ""},
 		{volume.ErrIncompatible, codes.AlreadyExists, ""},
+		{volume.ErrSnapshotDiffers, codes.AlreadyExists, ""},
 		{errPublishedOtherwise, codes.AlreadyExists, "unpublish it first"},
 		{volume.ErrForeignID, codes.NotFound, ""},
 		{volume.ErrNotFound, codes.NotFound, ""},
+		{volume.ErrSnapshotNotFound, codes.NotFound, ""},
 		{volume.ErrShareNotFound, codes.NotFound, "check the path and that the server exports it"},
 		{volume.ErrOwned, codes.FailedPrecondition, ""},
 		{volume.ErrUnsupported, codes.FailedPrecondition, ""},
+		{volume.ErrInUse, codes.FailedPrecondition, "it can be deleted when the copy is done"},
+		{volume.ErrToken, codes.Aborted, "start again without a token"},
 		{errInUse, codes.FailedPrecondition, ""},
 		{volume.ErrAccessDenied, codes.PermissionDenied, "check the export's list of clients and its sec= option"},
 		{volume.ErrStale, codes.Unavailable, "it is mounted anew by the next call"},

@@ -30,6 +30,8 @@ type CreateRequest struct {
 	Params       volume.Params
 	MountOptions []string
 	Size         SizeRange
+	// Source of the content; nil for an empty volume.
+	Source *Source
 }
 
 // Created is a volume that exists.
@@ -48,6 +50,9 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	want, err := newRecord(req, time.Now())
 	if err != nil {
 		return Created{}, err
+	}
+	if req.Source != nil {
+		return s.createFrom(ctx, req, want)
 	}
 	export := req.Params.Export
 	get := func(ctx context.Context) (*share.Handle, error) {
@@ -80,7 +85,7 @@ func newRecord(req CreateRequest, now time.Time) (catalog.Record, error) {
 	return catalog.Record{
 		Name: req.Name, ID: id.String(), SubDir: subDir, Capacity: capacity,
 		Parameters: req.Params.Shape(), Metadata: req.Params.Metadata,
-		OnDelete: id.OnDelete, MountOptions: req.MountOptions, Created: now.UTC(),
+		OnDelete: id.OnDelete, MountOptions: req.MountOptions, Created: now.UTC(), Source: req.Source.String(),
 	}, nil
 }
 
@@ -166,6 +171,8 @@ func sameRequest(have, want catalog.Record, size SizeRange) error {
 		return fmt.Errorf("%w: the directory %s is that of volume %s", volume.ErrOwned, have.SubDir, have.Name)
 	case !maps.Equal(have.Parameters, want.Parameters):
 		return fmt.Errorf("%w: it has the parameters %v, asked for are %v", volume.ErrIncompatible, have.Parameters, want.Parameters)
+	case have.Source != want.Source:
+		return fmt.Errorf("%w: it was made from %q, asked for is %q", volume.ErrIncompatible, have.Source, want.Source)
 	case !size.contains(have.Capacity):
 		return fmt.Errorf("%w: it has %d bytes, asked for are %s", volume.ErrIncompatible, have.Capacity, size)
 	}

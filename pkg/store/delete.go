@@ -28,9 +28,15 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	k, mountOptions := key{id.Export, id.SubDir}, s.options(mountOptions)
+	if err := s.copies.cancel(ctx, k, id.Name); err != nil {
+		return fmt.Errorf("delete volume %s: %w", id, err)
+	}
 	err := s.withVolume(ctx, k, s.anyShare(id.Export, mountOptions), func(ctx context.Context, h *share.Handle) error {
 		s.reclaim.resume(id.Export, mountOptions)
 		return withCatalog(h, func(cat *catalog.Catalog) error {
+			if err := s.beforeDelete(cat, k, id); err != nil {
+				return err
+			}
 			return s.delete(ctx, h.Root(), cat, id)
 		})
 	})
@@ -39,6 +45,19 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	}
 	s.reclaim.kick(id.Export, mountOptions)
 	return nil
+}
+
+// beforeDelete keeps what is being copied, and ends the copy that the volume was
+// to become, if one was left behind.
+func (s *Store) beforeDelete(cat *catalog.Catalog, k key, id volume.ID) error {
+	if err := s.copies.free(k); err != nil {
+		return err
+	}
+	rec, err := cat.Read(id.SubDir)
+	if err != nil || rec.Source == "" || mayDelete(rec, id) != nil {
+		return nil //nolint:nilerr // it is not a volume with content; delete says what it is
+	}
+	return endOperations(cat, k, "")
 }
 
 func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID) error {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -40,6 +41,10 @@ type Config struct {
 	// ReclaimRate is how many entries of deleted volumes are removed a second on
 	// each export, 0 for as many as the server does.
 	ReclaimRate int
+	// CopyWorkers is how many files a clone, snapshot or restore copies at a time.
+	CopyWorkers int
+	// Metrics is optional.
+	Metrics prometheus.Registerer
 }
 
 // Store of volumes.
@@ -47,6 +52,8 @@ type Store struct {
 	cfg     Config
 	locks   keylock.Locker[key]
 	reclaim *reclaimer
+	copies  *jobs
+	exports exports
 	jobs    sync.WaitGroup
 	// step is called between steps that change the export, by name. It ends a job
 	// whose caller has gone; tests end it there as kill -9 would.
@@ -64,20 +71,28 @@ func (k key) String() string { return k.export.Source(k.subDir) }
 
 // New checks the configuration. Close the store after use.
 func New(ctx context.Context, cfg Config) (*Store, error) {
-	if cfg.Shares == nil || cfg.ReclaimWorkers < 1 || cfg.ReclaimRate < 0 {
-		return nil, errors.New("store: shares, at least one reclaim worker and a rate that is not negative are needed")
+	if cfg.Shares == nil || cfg.ReclaimWorkers < 1 || cfg.ReclaimRate < 0 || cfg.CopyWorkers < 1 {
+		return nil, errors.New("store: shares, at least one worker to reclaim and to copy and a rate that is not negative are needed")
 	}
-	return &Store{
+	s := &Store{
 		cfg:     cfg,
 		reclaim: newReclaimer(ctx, cfg.Shares, cfg.ReclaimWorkers, cfg.ReclaimRate),
+		copies:  newJobs(ctx),
 		step:    func(ctx context.Context, _ string) error { return ctx.Err() },
-	}, nil
+	}
+	if cfg.Metrics != nil {
+		if err := cfg.Metrics.Register(copyCollector{s}); err != nil {
+			return nil, fmt.Errorf("store: %w", err)
+		}
+	}
+	return s, nil
 }
 
 // Close stops reclaiming and waits until ctx ends for what is under way.
 func (s *Store) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
+		s.copies.close()
 		s.reclaim.close()
 		s.jobs.Wait()
 		close(done)
@@ -116,7 +131,10 @@ func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(con
 			return
 		}
 		defer unlock()
-		done <- s.inShare(ctx, get, job)
+		done <- s.inShare(ctx, get, func(ctx context.Context, h *share.Handle) error {
+			s.exports.add(k.export)
+			return job(ctx, h)
+		})
 	})
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
@@ -141,6 +159,20 @@ func (s *Store) answers(ctx context.Context, k key) error {
 		return fmt.Errorf("%s: %w", k, err)
 	}
 	return nil
+}
+
+// alone is withVolume for a job that has its own goroutine, and goes on when the
+// server comes back.
+func (s *Store) alone(ctx context.Context, k key, get acquire, job func(context.Context, *share.Handle) error) error {
+	unlock, err := s.locks.Lock(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.inShare(ctx, get, func(ctx context.Context, h *share.Handle) error {
+		s.exports.add(k.export)
+		return job(ctx, h)
+	})
 }
 
 func (s *Store) inShare(ctx context.Context, get acquire, job func(context.Context, *share.Handle) error) error {

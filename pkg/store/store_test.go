@@ -52,7 +52,7 @@ func (l *lab) start(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(t.Context(), Config{Shares: shares, ReclaimWorkers: 4})
+	s, err := New(t.Context(), Config{Shares: shares, ReclaimWorkers: 4, CopyWorkers: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func (l *lab) tree(t *testing.T) []string {
 func (l *lab) mustHave(t *testing.T, want ...string) {
 	t.Helper()
 	got := slices.DeleteFunc(l.tree(t), func(n string) bool {
-		return n == volume.MetaDir || n == ".nfs-csi/trash" || n == ".nfs-csi/volumes"
+		return n == volume.MetaDir || n == ".nfs-csi/trash" || n == ".nfs-csi/volumes" || n == ".nfs-csi/snapshots"
 	})
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"archive/tar"
 	"errors"
 	"os"
 
@@ -67,4 +68,32 @@ func readlinkAt(dir int, name string) (string, error) {
 		return "", &os.PathError{Op: "readlink", Path: name, Err: err}
 	}
 	return string(buf[:n]), nil
+}
+
+func linkAt(from int, old string, to int, name string) error {
+	err := restarted(func() error { return unix.Linkat(from, old, to, name, 0) })
+	if err != nil {
+		return &os.LinkError{Op: "link", Old: old, New: name, Err: err}
+	}
+	return nil
+}
+
+func mkfifoAt(dir int, name string) error {
+	err := restarted(func() error { return unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0) })
+	if err != nil {
+		return &os.PathError{Op: "mkfifo", Path: name, Err: err}
+	}
+	return nil
+}
+
+// headerStat is what a tar member says of itself.
+func headerStat(h *tar.Header) *unix.Stat_t {
+	kind := uint32(0)
+	if h.Typeflag == tar.TypeSymlink {
+		kind = unix.S_IFLNK
+	}
+	return &unix.Stat_t{
+		Mode: kind | uint32(h.Mode)&(permBits|specialBits), Uid: uint32(h.Uid), Gid: uint32(h.Gid),
+		Atim: unix.NsecToTimespec(accessTime(h).UnixNano()), Mtim: unix.NsecToTimespec(h.ModTime.UnixNano()),
+	}
 }

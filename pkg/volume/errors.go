@@ -13,11 +13,22 @@ var (
 	ErrForeignID = errors.New("not a volume ID of this driver")
 	// ErrNotFound: the volume does not exist on its export.
 	ErrNotFound = errors.New("volume not found")
+	// ErrSnapshotNotFound: the snapshot does not exist on its export.
+	ErrSnapshotNotFound = errors.New("snapshot not found")
+	// ErrInUse: a copy is being made of it.
+	ErrInUse = errors.New("in use")
+	// ErrInProgress: the work goes on after the call; the same call again waits for
+	// it.
+	ErrInProgress = errors.New("still in progress")
 	// ErrIncompatible: the volume exists with another size or other parameters.
 	ErrIncompatible = errors.New("volume exists but differs")
+	// ErrSnapshotDiffers: the snapshot exists and is of another volume.
+	ErrSnapshotDiffers = errors.New("snapshot exists but differs")
 	// ErrOwned: the directory belongs to another live volume, or holds or lies in
 	// one that does.
 	ErrOwned = errors.New("directory belongs to another volume")
+	// ErrToken: a page of a list begins nowhere.
+	ErrToken = errors.New("starting token not valid")
 	// ErrOutOfRange: no volume can have the size asked for.
 	ErrOutOfRange = errors.New("size out of range")
 	// ErrUnsupported: known, but not something this driver does.

@@ -32,7 +32,7 @@ func fake(t *testing.T) subject {
 	if err != nil {
 		t.Fatal(err)
 	}
-	volumes, err := store.New(ctx, store.Config{Shares: shares, ReclaimWorkers: 4})
+	volumes, err := store.New(ctx, store.Config{Shares: shares, ReclaimWorkers: 4, CopyWorkers: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

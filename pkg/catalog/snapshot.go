@@ -1,0 +1,93 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+)
+
+const (
+	snapshotRecord = "record.json"
+	// SnapshotData is the directory of a snapshot that has the volume's content.
+	SnapshotData = "data"
+)
+
+// Snapshot is the record of a snapshot. It is written before the snapshot gets
+// its place, and never changes.
+type Snapshot struct {
+	Version int `json:"version"`
+	// Name is the CSI name, whatever characters it has.
+	Name string `json:"name"`
+	ID   string `json:"id"`
+	// SourceID is the ID of the volume it was taken of.
+	SourceID string `json:"sourceID"`
+	// Bytes and Entries are what it holds.
+	Bytes   int64     `json:"bytes"`
+	Entries int64     `json:"entries"`
+	Created time.Time `json:"created"`
+}
+
+// SnapshotPath is where the snapshot name lies below the catalog's directory.
+func SnapshotPath(name string) string { return path.Join(SnapshotsDir, name) }
+
+// ReadSnapshot returns the record of a snapshot that is whole; fs.ErrNotExist if
+// there is none.
+func (c *Catalog) ReadSnapshot(name string) (Snapshot, error) {
+	b, err := c.meta.ReadFile(path.Join(SnapshotPath(name), snapshotRecord))
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", name, err)
+	}
+	s, err := decodeSnapshot(b)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", name, err)
+	}
+	return s, nil
+}
+
+func decodeSnapshot(b []byte) (Snapshot, error) {
+	var s Snapshot
+	if err := json.Unmarshal(b, &s); err != nil {
+		return Snapshot{}, fmt.Errorf("not a record: %w", err)
+	}
+	switch {
+	case s.Version < 1 || s.Version > recordVersion:
+		return Snapshot{}, fmt.Errorf("record version %d, this driver knows up to %d", s.Version, recordVersion)
+	case s.Name == "" || s.ID == "" || s.SourceID == "":
+		return Snapshot{}, fmt.Errorf("record without a name, an ID or a source")
+	}
+	return s, nil
+}
+
+// WriteSnapshot puts the record into the directory that is to become the
+// snapshot.
+func (c *Catalog) WriteSnapshot(dir string, s Snapshot) error {
+	s.Version = recordVersion
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	temp, err := c.writeTemp(append(b, '\n'))
+	if err == nil {
+		err = c.meta.Rename(temp, path.Join(dir, snapshotRecord))
+	}
+	if err != nil {
+		return fmt.Errorf("record of snapshot %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// SnapshotNames lists the snapshots, sorted.
+func (c *Catalog) SnapshotNames() ([]string, error) {
+	entries, err := fs.ReadDir(c.meta.FS(), SnapshotsDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}

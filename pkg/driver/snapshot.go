@@ -1,0 +1,176 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+const keySnapshotID = "snapshotID"
+
+// Snapshots is what the Controller service needs of store.Store for snapshots.
+type Snapshots interface {
+	CreateSnapshot(ctx context.Context, req store.SnapshotRequest) (store.Snapshot, error)
+	DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error
+	GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (store.Snapshot, error)
+	ListSnapshots(ctx context.Context, q store.SnapshotQuery) (page []store.Snapshot, next string, err error)
+}
+
+var errNoSnapshotID = fmt.Errorf("%w: no snapshot ID", volume.ErrInvalid)
+
+func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	create, err := snapshotRequest(req)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	made, err := c.volumes.CreateSnapshot(ctx, create)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &csi.CreateSnapshotResponse{Snapshot: snapshotMessage(made)}, nil
+}
+
+// snapshotRequest validates all of a CreateSnapshotRequest.
+func snapshotRequest(req *csi.CreateSnapshotRequest) (store.SnapshotRequest, error) {
+	switch {
+	case req.GetName() == "":
+		return store.SnapshotRequest{}, fmt.Errorf("%w: no snapshot name", volume.ErrInvalid)
+	case req.GetSourceVolumeId() == "":
+		return store.SnapshotRequest{}, fmt.Errorf("%w: no source volume ID", volume.ErrInvalid)
+	}
+	source, err := volume.ParseID(req.GetSourceVolumeId())
+	if err != nil {
+		return store.SnapshotRequest{}, err
+	}
+	params, err := volume.ParseSnapshotParams(req.GetParameters())
+	if err != nil {
+		return store.SnapshotRequest{}, err
+	}
+	options := secretOptions(req.GetSecrets())
+	if params.MountOptions != "" {
+		options = []string{params.MountOptions}
+	}
+	return store.SnapshotRequest{Name: req.GetName(), Source: source, Export: params.Export, MountOptions: options}, nil
+}
+
+// snapshotMessage is always of a snapshot that is ready: there are no others.
+func snapshotMessage(s store.Snapshot) *csi.Snapshot {
+	return &csi.Snapshot{
+		SnapshotId:     s.ID.String(),
+		SourceVolumeId: s.SourceID,
+		SizeBytes:      s.Bytes,
+		CreationTime:   timestamppb.New(s.Created),
+		ReadyToUse:     true,
+	}
+}
+
+func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+	if req.GetSnapshotId() == "" {
+		return nil, toStatus(errNoSnapshotID)
+	}
+	id, err := volume.ParseSnapshotID(req.GetSnapshotId())
+	if errors.Is(err, volume.ErrForeignID) {
+		// CSI spec, DeleteSnapshot: no such snapshot is success.
+		klog.FromContext(ctx).Error(err, "Deleting a snapshot that cannot be of this driver: nothing done", keySnapshotID, req.GetSnapshotId())
+		return &csi.DeleteSnapshotResponse{}, nil
+	}
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if err := c.volumes.DeleteSnapshot(ctx, id, secretOptions(req.GetSecrets())); err != nil {
+		return nil, toStatus(err)
+	}
+	return &csi.DeleteSnapshotResponse{}, nil
+}
+
+func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	if req.GetSnapshotId() == "" {
+		return nil, toStatus(errNoSnapshotID)
+	}
+	id, err := volume.ParseSnapshotID(req.GetSnapshotId())
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	found, err := c.volumes.GetSnapshot(ctx, id, secretOptions(req.GetSecrets()))
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &csi.GetSnapshotResponse{Snapshot: snapshotMessage(found)}, nil
+}
+
+func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+	if req.GetMaxEntries() < 0 {
+		return nil, toStatus(fmt.Errorf("%w: a page of %d entries", volume.ErrInvalid, req.GetMaxEntries()))
+	}
+	if req.GetSnapshotId() != "" {
+		return c.listOne(ctx, req)
+	}
+	q := store.SnapshotQuery{
+		Max: int(req.GetMaxEntries()), Token: req.GetStartingToken(), MountOptions: secretOptions(req.GetSecrets()),
+	}
+	if req.GetSourceVolumeId() != "" {
+		source, err := volume.ParseID(req.GetSourceVolumeId())
+		if err != nil {
+			// CSI spec, ListSnapshots: there are none of a volume that is not there.
+			return &csi.ListSnapshotsResponse{}, nil //nolint:nilerr // as said
+		}
+		q.Source = &source
+	}
+	page, next, err := c.volumes.ListSnapshots(ctx, q)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	resp := &csi.ListSnapshotsResponse{NextToken: next}
+	for _, s := range page {
+		resp.Entries = append(resp.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: snapshotMessage(s)})
+	}
+	return resp, nil
+}
+
+// listOne answers for one ID: no such snapshot is an empty list.
+func (c *controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
+	id, err := volume.ParseSnapshotID(req.GetSnapshotId())
+	if err != nil {
+		return &csi.ListSnapshotsResponse{}, nil //nolint:nilerr // as said
+	}
+	found, err := c.volumes.GetSnapshot(ctx, id, secretOptions(req.GetSecrets()))
+	if errors.Is(err, volume.ErrSnapshotNotFound) {
+		return &csi.ListSnapshotsResponse{}, nil
+	}
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if req.GetSourceVolumeId() != "" && req.GetSourceVolumeId() != found.SourceID {
+		return &csi.ListSnapshotsResponse{}, nil
+	}
+	return &csi.ListSnapshotsResponse{Entries: []*csi.ListSnapshotsResponse_Entry{{Snapshot: snapshotMessage(found)}}}, nil
+}
+
+// contentSource reads what a volume is to be made from; nil for nothing. An ID
+// that is none names something that does not exist.
+func contentSource(src *csi.VolumeContentSource) (*store.Source, error) {
+	switch {
+	case src == nil:
+		return nil, nil //nolint:nilnil // no source is no error
+	case src.GetVolume() != nil:
+		id, err := volume.ParseID(src.GetVolume().GetVolumeId())
+		if err != nil {
+			return nil, fmt.Errorf("content source: %w", err)
+		}
+		return &store.Source{Volume: &id}, nil
+	case src.GetSnapshot() != nil:
+		id, err := volume.ParseSnapshotID(src.GetSnapshot().GetSnapshotId())
+		if err != nil {
+			return nil, fmt.Errorf("content source: %w", err)
+		}
+		return &store.Source{Snapshot: &id}, nil
+	}
+	return nil, fmt.Errorf("%w: content source of an unknown kind", volume.ErrInvalid)
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// archive is a snapshot that csi-driver-nfs made: <share>/<snapName>/<srcName>
+// with the ending .tar.gz or .tar.
+type archive struct {
+	file       *os.File
+	compressed bool
+}
+
+func archiveEndings() []string { return []string{".tar.gz", ".tar"} }
+
+// openArchive opens the archive of a snapshot without following a symlink;
+// volume.ErrSnapshotNotFound if there is none.
+func openArchive(export *os.Root, id volume.SnapshotID) (*archive, error) {
+	place := path.Join(id.Name, id.Source)
+	dir, err := openTree(export, path.Dir(place))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	for _, ending := range archiveEndings() {
+		name := path.Base(place) + ending
+		before, err := dir.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !before.Mode().IsRegular() {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		f, err := dir.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		if after, err := f.Stat(); err != nil || !os.SameFile(before, after) {
+			f.Close() //nolint:errcheck // only opened to read
+			return nil, fmt.Errorf("%w: %s was replaced while it was opened", volume.ErrSnapshotNotFound, name)
+		}
+		return &archive{file: f, compressed: path.Ext(ending) == ".gz"}, nil
+	}
+	return nil, fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
+}
+
+func (a *archive) close() { a.file.Close() } //nolint:errcheck // only opened to read
+
+func (a *archive) extract(ctx context.Context, to *os.Root, p *tree.Progress) error {
+	var r io.Reader = a.file
+	return tree.Extract(ctx, r, a.compressed, to, p)
+}
+
+// findArchive describes a snapshot of csi-driver-nfs, of which only the archive
+// tells. What the volume's ID was is not known for sure.
+func findArchive(export *os.Root, id volume.SnapshotID) (Snapshot, error) {
+	a, err := openArchive(export, id)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer a.close()
+	info, err := a.file.Stat()
+	if err != nil {
+		return Snapshot{}, err
+	}
+	source := volume.ID{Export: id.Export, SubDir: id.Source, Name: id.Source}
+	return Snapshot{ID: id, SourceID: source.String(), Created: info.ModTime().Truncate(time.Second)}, nil
+}
+
+// deleteArchive moves the directory of a snapshot of csi-driver-nfs to the
+// trash: one that has the archive and belongs to no volume.
+func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.SnapshotID) error {
+	a, err := openArchive(root, id)
+	if errors.Is(err, volume.ErrSnapshotNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.close()
+	if _, err := cat.Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s is that of a volume", volume.ErrOwned, id.Name)
+	}
+	if err := cat.Conflict(id.Name); err != nil {
+		return err
+	}
+	return s.trash(ctx, root, cat, id.Name)
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// resultKept is for how long the failure of a job that nobody waited for is kept
+// for the next caller.
+const resultKept = 10 * time.Minute
+
+// errClosing: the process ends.
+var errClosing = errors.New("store: closing")
+
+// jobs are copies, by what they make. A job belongs to the store and not to the
+// call that began it: it goes on when the caller has gone, and the next call of
+// the same kind waits for it again.
+type jobs struct {
+	ctx  context.Context
+	stop context.CancelCauseFunc
+	wg   sync.WaitGroup
+
+	mu    sync.Mutex
+	byKey map[key]*job
+	used  map[key]int // what copies are being made of
+}
+
+type job struct {
+	what     string // of identical calls
+	owner    string // whose deletion ends it
+	progress tree.Progress
+	cancel   context.CancelCauseFunc
+	done     chan struct{}
+
+	// Set before done is closed.
+	value any
+	err   error
+
+	waiting int // guarded by jobs.mu
+}
+
+func newJobs(ctx context.Context) *jobs {
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	return &jobs{ctx: ctx, stop: stop, byKey: map[key]*job{}, used: map[key]int{}}
+}
+
+// close cancels all jobs and waits for them.
+func (j *jobs) close() {
+	j.mu.Lock()
+	j.stop(errClosing)
+	j.mu.Unlock()
+	j.wg.Wait()
+}
+
+// runJob begins the job of key k, or joins the one that runs. When ctx is about
+// to end first, the error is volume.ErrInProgress and tells how far the job is.
+func runJob[T any](ctx context.Context, all *jobs, k key, owner, what string, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
+	var none T
+	j, err := all.join(k, owner, what, func(ctx context.Context, p *tree.Progress) (any, error) { return work(ctx, p) })
+	if err != nil {
+		return none, err
+	}
+	defer all.leave(k, j)
+	waitCtx, cancel := answering(ctx)
+	defer cancel()
+	select {
+	case <-j.done:
+	case <-waitCtx.Done():
+		return none, fmt.Errorf("%s: %w: copying %s", k, volume.ErrInProgress, &j.progress)
+	}
+	if j.err != nil {
+		return none, j.err
+	}
+	value, ok := j.value.(T)
+	if !ok {
+		return none, fmt.Errorf("%s: job made a %T", k, j.value)
+	}
+	return value, nil
+}
+
+// answering ends a little before ctx, so that the answer arrives in time.
+func answering(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	early := min(time.Second, time.Until(deadline)/10)
+	return context.WithDeadline(ctx, deadline.Add(-early))
+}
+
+func (j *jobs) join(k key, owner, what string, work func(context.Context, *tree.Progress) (any, error)) (*job, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if have := j.byKey[k]; have != nil {
+		if have.what != what {
+			return nil, fmt.Errorf("%w: it is being made from %s, asked for is %s", volume.ErrIncompatible, have.what, what)
+		}
+		have.waiting++
+		return have, nil
+	}
+	if j.ctx.Err() != nil {
+		return nil, errClosing
+	}
+	ctx, cancel := context.WithCancelCause(j.ctx)
+	made := &job{what: what, owner: owner, cancel: cancel, done: make(chan struct{}), waiting: 1}
+	j.byKey[k] = made
+	j.wg.Go(func() {
+		defer cancel(nil)
+		made.value, made.err = work(ctx, &made.progress)
+		if cause := context.Cause(ctx); made.err != nil && cause != nil {
+			made.err = fmt.Errorf("%s: stopped at %s: %w", k, &made.progress, cause)
+		}
+		j.ended(k, made)
+	})
+	return made, nil
+}
+
+// ended forgets a job whose result somebody has, or the export has, and keeps a
+// failure for a while that nobody has seen.
+func (j *jobs) ended(k key, e *job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	close(e.done)
+	if e.waiting > 0 || e.err == nil || j.ctx.Err() != nil {
+		j.forget(k, e)
+		return
+	}
+	time.AfterFunc(resultKept, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.forget(k, e)
+	})
+}
+
+// leave counts a caller out; one who saw a kept failure takes it along.
+func (j *jobs) leave(k key, e *job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.waiting--
+	select {
+	case <-e.done:
+		j.forget(k, e)
+	default:
+	}
+}
+
+func (j *jobs) forget(k key, e *job) {
+	if j.byKey[k] == e {
+		delete(j.byKey, k)
+	}
+}
+
+// errDeleted ends a job whose result is not wanted any more.
+var errDeleted = fmt.Errorf("%w: it was deleted while it was being made", volume.ErrNotFound)
+
+// cancel ends the job of k for its owner, if there is one, and waits for it.
+func (j *jobs) cancel(ctx context.Context, k key, owner string) error {
+	j.mu.Lock()
+	running := j.byKey[k]
+	j.mu.Unlock()
+	if running == nil || running.owner != owner {
+		return nil
+	}
+	running.cancel(errDeleted)
+	select {
+	case <-running.done:
+	case <-ctx.Done():
+		return fmt.Errorf("%s: the copy is still being stopped: %w", k, ctx.Err())
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.forget(k, running)
+	return nil
+}
+
+// use notes that a copy is being made of k.
+func (j *jobs) use(k key) (release func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.used[k]++
+	return sync.OnceFunc(func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.used[k]--; j.used[k] == 0 {
+			delete(j.used, k)
+		}
+	})
+}
+
+// free returns volume.ErrInUse while a copy is being made of k.
+func (j *jobs) free(k key) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.used[k] > 0 {
+		return fmt.Errorf("%w: %s is being copied", volume.ErrInUse, k)
+	}
+	return nil
+}
+
+// CopyBacklog is how many copies run and what they have left to do, as far as
+// that is known.
+func (s *Store) CopyBacklog() (copies int, bytes, entries int64) {
+	s.copies.mu.Lock()
+	defer s.copies.mu.Unlock()
+	for _, e := range s.copies.byKey {
+		select {
+		case <-e.done:
+			continue
+		default:
+		}
+		copies++
+		b, n := e.progress.Left()
+		bytes, entries = bytes+b, entries+n
+	}
+	return copies, bytes, entries
+}

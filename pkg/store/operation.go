@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// keepAliveEvery is how often a copy says that it has not been abandoned.
+const keepAliveEvery = abandonedAfter / 12
+
+// operation is a copy in the making: a directory in the catalog's tmp that only
+// its maker writes to. Taking it out of there, which is one rename, ends it for
+// whoever makes it: what it was to become is then never put in its place.
+type operation struct {
+	cat  *catalog.Catalog
+	name string // below cat.Meta()
+}
+
+// operationKind is the same for all that make the same thing.
+func operationKind(k key) string {
+	sum := sha256.Sum256([]byte(k.subDir))
+	return catalog.CopyKind + hex.EncodeToString(sum[:8])
+}
+
+// beginOperation makes a new operation and then ends all others for the same
+// thing, those of processes that were killed and those of another controller. Of
+// two that do this at a time at most one is left, and whoever is left sees, if
+// it looks after this, whether another one got to its end before.
+func (s *Store) beginOperation(ctx context.Context, cat *catalog.Catalog, k key) (*operation, error) {
+	name, err := cat.TempName(operationKind(k))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.step(ctx, "begin copy"); err != nil {
+		return nil, err
+	}
+	if err := cat.Meta().Mkdir(name, 0o700); err != nil {
+		return nil, err
+	}
+	if err := cat.Meta().Mkdir(path.Join(name, catalog.SnapshotData), 0o700); err != nil {
+		return nil, err
+	}
+	if err := endOperations(cat, k, name); err != nil {
+		return nil, err
+	}
+	return &operation{cat: cat, name: name}, nil
+}
+
+// endOperations moves all operations for k but one to the trash.
+func endOperations(cat *catalog.Catalog, k key, but string) error {
+	names, err := cat.Temporary(operationKind(k))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name != but {
+			if err := discard(cat, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// discard moves an entry of the catalog to the trash, if it is there.
+func discard(cat *catalog.Catalog, name string) error {
+	if err := cat.Meta().MkdirAll(catalog.TrashDir, 0o700); err != nil {
+		return err
+	}
+	err := cat.Meta().Rename(name, path.Join(catalog.TrashDir, trashName(name, time.Now())))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (o *operation) data() string { return path.Join(o.name, catalog.SnapshotData) }
+
+// fill copies the content into the operation.
+func (o *operation) fill(ctx context.Context, from *content, workers int, p *tree.Progress) error {
+	to, err := o.cat.Meta().OpenRoot(o.data())
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	defer o.keepAlive(ctx)()
+	return from.copyTo(ctx, to, workers, p)
+}
+
+func (o *operation) keepAlive(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(keepAliveEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case now := <-tick.C:
+				if err := o.cat.KeepAlive(o.name, now); err != nil {
+					klog.FromContext(ctx).Error(err, "Could not tell that a copy is still being made", "operation", o.name)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+// end takes the operation away, with what was not put in its place.
+func (o *operation) end() error { return discard(o.cat, o.name) }
+
+// taken tells whether an error comes from another one's having ended the
+// operation.
+func (o *operation) taken(err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_, err = o.cat.Meta().Lstat(o.name)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// placed renames the copy to its place in the export.
+func (o *operation) place(root *os.Root, from, to string) error {
+	err := root.Rename(path.Join(volume.MetaDir, from), to)
+	if o.taken(err) {
+		return fmt.Errorf("%w: another controller makes it as well", volume.ErrInProgress)
+	}
+	return err
+}

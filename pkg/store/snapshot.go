@@ -1,0 +1,235 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// SnapshotRequest asks for a snapshot.
+type SnapshotRequest struct {
+	Name   string
+	Source volume.ID
+	// Export to keep it on; nil for that of the volume.
+	Export       *volume.Export
+	MountOptions []string
+}
+
+// Snapshot is a snapshot that is whole. There are no others: what is being made
+// has no name yet.
+type Snapshot struct {
+	ID volume.SnapshotID
+	// SourceID is the ID of the volume, as it was given when the snapshot was made.
+	SourceID string
+	// Bytes of its files, without compression or sharing taken into account.
+	Bytes   int64
+	Created time.Time
+}
+
+// snapshotKey cannot be that of a volume, whose directory is not in the catalog.
+func snapshotKey(id volume.SnapshotID) key {
+	return key{id.Export, path.Join(volume.MetaDir, catalog.SnapshotPath(id.Name))}
+}
+
+// CreateSnapshot copies the volume as it is, or finds the snapshot that an
+// earlier call has made. Pods may go on writing meanwhile: each file is as it
+// was at some time during the call.
+//
+// Errors: volume.ErrSnapshotDiffers when there is a snapshot of this name of
+// another volume, volume.ErrNotFound, volume.ErrInProgress, those of share.Cache.
+func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
+	dir, err := volume.DirName(req.Name)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	id := volume.SnapshotID{Export: req.Source.Export, Name: dir, Source: req.Source.Name}
+	if req.Export != nil {
+		id.Export = *req.Export
+	}
+	k, src, options := snapshotKey(id), &Source{Volume: &req.Source}, s.options(req.MountOptions)
+	made, err := runJob(ctx, s.copies, k, id.Source, src.String(), func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
+		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
+			s.reclaim.resume(id.Export, options)
+			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
+				made, err = s.createSnapshot(ctx, h, cat, id, req, p)
+				return err
+			})
+		})
+		s.reclaim.kick(id.Export, options)
+		return made, err
+	})
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("create snapshot %s of %s: %w", req.Name, req.Source, err)
+	}
+	return made, nil
+}
+
+func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalog.Catalog, id volume.SnapshotID, req SnapshotRequest, p *tree.Progress) (Snapshot, error) {
+	if have, err := sameSnapshot(cat, id, req.Source); !errors.Is(err, fs.ErrNotExist) {
+		return have, err
+	}
+	from, err := s.openSource(ctx, &Source{Volume: &req.Source}, h, req.Source.Export == id.Export)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer from.close()
+	op, err := s.beginOperation(ctx, cat, snapshotKey(id))
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if err := s.takeSnapshot(ctx, h.Root(), op, from, id, req, p); err != nil {
+		if ctx.Err() == nil {
+			err = errors.Join(err, op.end())
+		}
+		return Snapshot{}, err
+	}
+	return sameSnapshot(cat, id, req.Source)
+}
+
+// sameSnapshot finds the snapshot that was made before; fs.ErrNotExist if there
+// is none.
+func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) (Snapshot, error) {
+	rec, err := cat.ReadSnapshot(id.Name)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	have, err := volume.ParseID(rec.SourceID)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", id.Name, err)
+	}
+	if !sameVolume(have, source) {
+		return Snapshot{}, fmt.Errorf("%w: there is one of that name, of %s", volume.ErrSnapshotDiffers, rec.SourceID)
+	}
+	return snapshotOf(rec)
+}
+
+// sameVolume compares all that tells volumes apart.
+func sameVolume(a, b volume.ID) bool {
+	a.OnDelete, b.OnDelete = "", ""
+	return a == b
+}
+
+func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
+	id, err := volume.ParseSnapshotID(rec.ID)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, err)
+	}
+	return Snapshot{ID: id, SourceID: rec.SourceID, Bytes: rec.Bytes, Created: rec.Created}, nil
+}
+
+func (s *Store) takeSnapshot(ctx context.Context, root *os.Root, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, p *tree.Progress) error {
+	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Created: time.Now().UTC()}
+	if err := s.step(ctx, "copy"); err != nil {
+		return err
+	}
+	if err := op.fill(ctx, from, s.cfg.CopyWorkers, p); err != nil {
+		return err
+	}
+	rec.Bytes, rec.Entries = p.Bytes(), p.Entries()
+	if err := op.cat.WriteSnapshot(op.name, rec); err != nil {
+		return err
+	}
+	if n := p.Devices(); n > 0 {
+		klog.FromContext(ctx).Info("Left device nodes out of a snapshot", "snapshot", rec.ID, "devices", n)
+	}
+	if err := op.cat.Meta().MkdirAll(catalog.SnapshotsDir, 0o700); err != nil {
+		return err
+	}
+	if err := s.step(ctx, "put snapshot in its place"); err != nil {
+		return err
+	}
+	err := op.place(root, op.name, snapshotKey(id).subDir)
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
+		err = op.end() // another controller was faster
+	}
+	if err != nil {
+		return err
+	}
+	return s.step(ctx, "answer")
+}
+
+// DeleteSnapshot moves the snapshot to the trash. One that is gone is no error.
+//
+// Errors: volume.ErrInUse while a volume is being made from it, those of
+// share.Cache.
+func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
+	k, options := snapshotKey(id), s.options(mountOptions)
+	err := s.copies.cancel(ctx, k, id.Source)
+	if err == nil {
+		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
+			s.reclaim.resume(id.Export, options)
+			return withCatalog(h, func(cat *catalog.Catalog) error {
+				if err := s.copies.free(k); err != nil {
+					return err
+				}
+				return s.deleteSnapshot(ctx, h.Root(), cat, id)
+			})
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", id, err)
+	}
+	s.reclaim.kick(id.Export, options)
+	return nil
+}
+
+func (s *Store) deleteSnapshot(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.SnapshotID) error {
+	rec, err := cat.ReadSnapshot(id.Name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := endOperations(cat, snapshotKey(id), ""); err != nil {
+			return err
+		}
+		return s.deleteArchive(ctx, root, cat, id)
+	case err != nil:
+		return err
+	case rec.ID != id.String():
+		klog.FromContext(ctx).Info("The snapshot is gone and its name is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
+		return nil
+	}
+	if err := s.step(ctx, "move snapshot to trash"); err != nil {
+		return err
+	}
+	if err := discard(cat, catalog.SnapshotPath(id.Name)); err != nil {
+		return err
+	}
+	return s.step(ctx, "answer")
+}
+
+// GetSnapshot returns the snapshot, or volume.ErrSnapshotNotFound.
+func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (Snapshot, error) {
+	var found Snapshot
+	get := s.anyShare(id.Export, s.options(mountOptions))
+	err := s.withVolume(ctx, snapshotKey(id), get, func(_ context.Context, h *share.Handle) error {
+		return withCatalog(h, func(cat *catalog.Catalog) error {
+			rec, err := cat.ReadSnapshot(id.Name)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				found, err = findArchive(h.Root(), id)
+				return err
+			case err != nil:
+				return err
+			case rec.ID != id.String():
+				return fmt.Errorf("%w: its name is that of %s", volume.ErrSnapshotNotFound, rec.ID)
+			}
+			found, err = snapshotOf(rec)
+			return err
+		})
+	})
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot %s: %w", id, err)
+	}
+	return found, nil
+}

@@ -1,0 +1,281 @@
+package tree
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+)
+
+// errUnsafe: the archive names something outside of the tree.
+var errUnsafe = errors.New("unsafe archive")
+
+// Extract unpacks a tar archive, gzip-compressed or not, into the empty directory
+// to. It refuses absolute names, names with ".." and hard links to such, writes
+// through no symlink, and leaves devices out. Anything but a whole archive is an
+// error.
+func Extract(ctx context.Context, r io.Reader, compressed bool, to *os.Root, p *Progress) error {
+	if p == nil {
+		p = &Progress{}
+	}
+	if compressed {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return fmt.Errorf("read archive: %w", err)
+		}
+		defer z.Close() //nolint:errcheck // the checksum is checked by reading to the end
+		r = z
+	}
+	x := &extractor{to: to, progress: p, dirs: map[string]*tar.Header{}}
+	if err := x.all(ctx, tar.NewReader(r)); err != nil {
+		return fmt.Errorf("read archive: %w", err)
+	}
+	// To the end, where gzip has its checksum.
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("read archive: %w", err)
+	}
+	return x.finish()
+}
+
+type extractor struct {
+	to       *os.Root
+	progress *Progress
+	// dirs get their attributes last, or nothing could be put into them.
+	dirs  map[string]*tar.Header
+	order []string
+}
+
+func (x *extractor) all(ctx context.Context, archive *tar.Reader) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name, err := inside(h.Name)
+		if err != nil {
+			return err
+		}
+		if err := x.member(ctx, name, h, archive); err != nil {
+			return fmt.Errorf("member %q: %w", h.Name, err)
+		}
+	}
+}
+
+// inside is the name below the tree, "." for the tree itself.
+func inside(name string) (string, error) {
+	if strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("%w: name %q", errUnsafe, name)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("%w: name %q", errUnsafe, name)
+		}
+	}
+	return path.Clean(name), nil
+}
+
+func (x *extractor) member(ctx context.Context, name string, h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeDir {
+		return x.directory(name, h)
+	}
+	if name == "." {
+		return fmt.Errorf("%w: the tree itself is not a directory", errUnsafe)
+	}
+	parent, err := x.parent(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	base := path.Base(name)
+	// A later member of the same name replaces the earlier, as tar(1) does.
+	if info, err := parent.Lstat(base); err == nil && !info.IsDir() {
+		if err := parent.Remove(base); err != nil {
+			return err
+		}
+	}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		err = x.file(ctx, parent, base, h, content)
+	case tar.TypeLink:
+		err = x.link(h.Linkname, parent, base)
+	case tar.TypeSymlink:
+		if err = parent.Symlink(h.Linkname, base); err == nil {
+			err = withDir(parent, func(dir int) error { return setAttributesAt(dir, base, headerStat(h)) })
+		}
+	case tar.TypeFifo:
+		err = x.fifo(parent, base, h)
+	case tar.TypeChar, tar.TypeBlock:
+		x.progress.devices.Add(1)
+		return nil
+	default:
+		err = fmt.Errorf("%w: of type %q", errors.ErrUnsupported, h.Typeflag)
+	}
+	if err == nil {
+		x.progress.entries.Add(1)
+	}
+	return err
+}
+
+// parent opens a directory of the tree, making what is missing, and follows no
+// symlink that an earlier member may have put there.
+func (x *extractor) parent(name string) (*os.Root, error) {
+	dir, err := x.to.OpenRoot(".")
+	if err != nil || name == "." {
+		return dir, err
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		next, err := enter(dir, part)
+		dir.Close()
+		if err != nil {
+			return nil, err
+		}
+		dir = next
+	}
+	return dir, nil
+}
+
+func enter(dir *os.Root, name string) (*os.Root, error) {
+	if err := dir.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	info, err := dir.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%w: %s is not a directory", errUnsafe, name)
+	}
+	return dir.OpenRoot(name)
+}
+
+func (x *extractor) directory(name string, h *tar.Header) error {
+	dir, err := x.parent(name)
+	if err != nil {
+		return err
+	}
+	dir.Close()
+	if _, ok := x.dirs[name]; !ok {
+		x.order = append(x.order, name)
+		if name != "." {
+			x.progress.entries.Add(1)
+		}
+	}
+	x.dirs[name] = h
+	return nil
+}
+
+func (x *extractor) file(ctx context.Context, parent *os.Root, name string, h *tar.Header, content io.Reader) error {
+	f, err := parent.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, &counted{ctx, content, x.progress})
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = withDir(parent, func(dir int) error {
+			fd := int(f.Fd())
+			made, err := statFD(fd, name)
+			if err != nil {
+				return err
+			}
+			return (&copier{}).setAttributes(fd, dir, name, &made, headerStat(h))
+		})
+	}
+	return errors.Join(err, f.Close())
+}
+
+// counted counts what is read, and stops when ctx ends.
+type counted struct {
+	ctx      context.Context //nolint:containedctx // io.Reader has no other way
+	r        io.Reader
+	progress *Progress
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.r.Read(b)
+	c.progress.bytes.Add(int64(n))
+	return n, err
+}
+
+// link makes a hard link to an earlier member, which must not be a symlink's
+// idea of one.
+func (x *extractor) link(target string, parent *os.Root, name string) error {
+	target, err := inside(target)
+	if err != nil {
+		return err
+	}
+	from, err := x.parent(path.Dir(target))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return withDir(from, func(src int) error {
+		return withDir(parent, func(dst int) error { return linkAt(src, path.Base(target), dst, name) })
+	})
+}
+
+func (x *extractor) fifo(parent *os.Root, name string, h *tar.Header) error {
+	return withDir(parent, func(dir int) error {
+		if err := mkfifoAt(dir, name); err != nil {
+			return err
+		}
+		return setAttributesAt(dir, name, headerStat(h))
+	})
+}
+
+// finish gives directories their attributes, those within first.
+func (x *extractor) finish() error {
+	for i := len(x.order) - 1; i >= 0; i-- {
+		name := x.order[i]
+		dir, err := x.parent(name)
+		if err != nil {
+			return err
+		}
+		err = withDir(dir, func(fd int) error {
+			made, err := statFD(fd, name)
+			if err != nil {
+				return err
+			}
+			return (&copier{}).setAttributes(fd, fd, ".", &made, headerStat(x.dirs[name]))
+		})
+		dir.Close()
+		if err != nil {
+			return fmt.Errorf("directory %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func withDir(root *os.Root, f func(fd int) error) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	return f(int(dir.Fd()))
+}
+
+func accessTime(h *tar.Header) time.Time {
+	if h.AccessTime.IsZero() {
+		return h.ModTime
+	}
+	return h.AccessTime
+}

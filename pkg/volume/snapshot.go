@@ -1,0 +1,96 @@
+package volume
+
+import (
+	"fmt"
+	"strings"
+)
+
+// SnapshotID is everything a snapshot ID says.
+type SnapshotID struct {
+	Export Export
+	// Name is the snapshot's directory.
+	Name string
+	// Source is the name of the volume it was taken of, or its subDir.
+	Source string
+}
+
+const snapshotIDParts = 5
+
+// String writes the ID as csi-driver-nfs does:
+// server#share#snapName#snapName#srcName with slashes trimmed.
+func (id SnapshotID) String() string {
+	return strings.Join([]string{
+		id.Export.Server, strings.Trim(id.Export.Share, "/"), id.Name, id.Name, id.Source,
+	}, idSeparator)
+}
+
+// ParseSnapshotID reads an ID of this driver or of csi-driver-nfs.
+//
+// Errors: ErrForeignID when the text does not have the form; ErrInvalid when it
+// has it but a part of it is not safe to use.
+func ParseSnapshotID(s string) (SnapshotID, error) {
+	parts := strings.Split(s, idSeparator)
+	if len(parts) != snapshotIDParts {
+		return SnapshotID{}, fmt.Errorf("snapshot ID %q: %w", s, ErrForeignID)
+	}
+	id, err := parseSnapshotParts(parts)
+	if err != nil {
+		return SnapshotID{}, fmt.Errorf("snapshot ID %q: %w", s, err)
+	}
+	return id, nil
+}
+
+func parseSnapshotParts(parts []string) (SnapshotID, error) {
+	if strings.HasPrefix(parts[1], "/") {
+		return SnapshotID{}, fmt.Errorf("%w: share %q is absolute", ErrInvalid, parts[1])
+	}
+	export, err := ParseExport(parts[0], "/"+parts[1])
+	if err != nil {
+		return SnapshotID{}, err
+	}
+	if parts[2] != parts[3] {
+		return SnapshotID{}, fmt.Errorf("%w: it has two names, %q and %q", ErrInvalid, parts[2], parts[3])
+	}
+	if err := CheckComponent(parts[2]); err != nil {
+		return SnapshotID{}, fmt.Errorf("name: %w", err)
+	}
+	if err := CheckSubDir(parts[4]); err != nil {
+		return SnapshotID{}, fmt.Errorf("source: %w", err)
+	}
+	return SnapshotID{Export: export, Name: parts[2], Source: parts[4]}, nil
+}
+
+// SnapshotParams are the parameters of a VolumeSnapshotClass.
+type SnapshotParams struct {
+	// Export to keep the snapshot on; nil for that of the volume.
+	Export       *Export
+	MountOptions string
+}
+
+// ParseSnapshotParams reads the parameters of a VolumeSnapshotClass. Those that
+// begin with csi.storage.k8s.io/ are the sidecar's and are ignored.
+func ParseSnapshotParams(in map[string]string) (SnapshotParams, error) {
+	values, err := foldKeys(in)
+	if err != nil {
+		return SnapshotParams{}, err
+	}
+	for key := range values {
+		switch {
+		case key == KeyServer, key == KeyShare, key == strings.ToLower(KeyMountOptions):
+		case strings.HasPrefix(key, "csi.storage.k8s.io/"):
+		default:
+			return SnapshotParams{}, fmt.Errorf("%w: unknown parameter %q, known are %s, %s, %s", ErrInvalid, key, KeyServer, KeyShare, KeyMountOptions)
+		}
+	}
+	p := SnapshotParams{MountOptions: values[strings.ToLower(KeyMountOptions)]}
+	server, share := values[KeyServer], values[KeyShare]
+	if server == "" && share == "" {
+		return p, nil
+	}
+	export, err := ParseExport(server, share)
+	if err != nil {
+		return SnapshotParams{}, fmt.Errorf("parameters: %w", err)
+	}
+	p.Export = &export
+	return p, nil
+}
