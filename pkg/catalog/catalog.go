@@ -209,14 +209,19 @@ func (c *Catalog) writeTemp(b []byte) (name string, err error) {
 	if name, err = c.TempName("record"); err != nil {
 		return "", err
 	}
+	return name, c.writeFile(name, b)
+}
+
+// writeFile makes a file, whole or not at all.
+func (c *Catalog) writeFile(name string, b []byte) error {
 	f, err := c.meta.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, recordMode)
 	if err != nil {
-		return "", err
+		return err
 	}
 	_, err = f.Write(b)
 	// A full disk may show only when the data reaches the server.
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(err, c.meta.Remove(name))
+		return errors.Join(err, c.meta.Remove(name))
 	}
-	return name, nil
+	return nil
 }

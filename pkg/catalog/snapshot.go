@@ -69,11 +69,7 @@ func (c *Catalog) WriteSnapshot(dir string, s Snapshot) error {
 	if err != nil {
 		return err
 	}
-	temp, err := c.writeTemp(append(b, '\n'))
-	if err == nil {
-		err = c.meta.Rename(temp, path.Join(dir, snapshotRecord))
-	}
-	if err != nil {
+	if err := c.writeFile(path.Join(dir, snapshotRecord), append(b, '\n')); err != nil {
 		return fmt.Errorf("record of snapshot %s: %w", s.Name, err)
 	}
 	return nil

@@ -25,8 +25,14 @@ type archive struct {
 func archiveEndings() []string { return []string{".tar.gz", ".tar"} }
 
 // openArchive opens the archive of a snapshot without following a symlink;
-// volume.ErrSnapshotNotFound if there is none.
-func openArchive(export *os.Root, id volume.SnapshotID) (*archive, error) {
+// volume.ErrSnapshotNotFound if there is none. What is in a volume is none.
+func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*archive, error) {
+	if _, err := cat.Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(fmt.Errorf("%w: %s is that of a volume", volume.ErrSnapshotNotFound, id.Name), err)
+	}
+	if err := cat.Conflict(id.Name); err != nil {
+		return nil, fmt.Errorf("%w: %w", volume.ErrSnapshotNotFound, err)
+	}
 	place := path.Join(id.Name, id.Source)
 	dir, err := openTree(export, path.Dir(place))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,8 +73,8 @@ func (a *archive) extract(ctx context.Context, to *os.Root, p *tree.Progress) er
 
 // findArchive describes a snapshot of csi-driver-nfs, of which only the archive
 // tells. What the volume's ID was is not known for sure.
-func findArchive(export *os.Root, id volume.SnapshotID) (Snapshot, error) {
-	a, err := openArchive(export, id)
+func findArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (Snapshot, error) {
+	a, err := openArchive(export, cat, id)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -84,7 +90,7 @@ func findArchive(export *os.Root, id volume.SnapshotID) (Snapshot, error) {
 // deleteArchive moves the directory of a snapshot of csi-driver-nfs to the
 // trash: one that has the archive and belongs to no volume.
 func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.SnapshotID) error {
-	a, err := openArchive(root, id)
+	a, err := openArchive(root, cat, id)
 	if errors.Is(err, volume.ErrSnapshotNotFound) {
 		return nil
 	}
@@ -92,11 +98,5 @@ func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.C
 		return err
 	}
 	a.close()
-	if _, err := cat.Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s is that of a volume", volume.ErrOwned, id.Name)
-	}
-	if err := cat.Conflict(id.Name); err != nil {
-		return err
-	}
 	return s.trash(ctx, root, cat, id.Name)
 }

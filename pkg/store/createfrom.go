@@ -51,8 +51,13 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 }
 
 func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Catalog, k key, want catalog.Record, req CreateRequest, p *tree.Progress) (Created, error) {
-	if made, found, err := findWhole(h.Root(), cat, want, req.Size); found || err != nil {
-		return made, err
+	made, found, err := findWhole(h.Root(), cat, want, req.Size)
+	if found {
+		// A killed call may have left the operation behind that it had just finished.
+		return made, endOperations(cat, k, "")
+	}
+	if err != nil {
+		return Created{}, err
 	}
 	from, err := s.openSource(ctx, req.Source, h, req.Source.export() == k.export)
 	if err != nil {
@@ -152,6 +157,11 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 		if err := op.place(root, op.data(), want.SubDir); err != nil {
 			return err
 		}
+		// Nor may it go without one, should another controller have failed and taken
+		// the record back just now.
+		if _, _, err := s.claim(ctx, cat, want, SizeRange{}); err != nil {
+			return err
+		}
 	}
 	if err := s.step(ctx, "end copy"); err != nil {
 		return err
@@ -169,12 +179,13 @@ func (s *Store) unclaim(ctx context.Context, root *os.Root, cat *catalog.Catalog
 	if ctx.Err() != nil {
 		return nil
 	}
-	there, err := directoryThere(root, want.SubDir)
-	if err != nil || there {
-		return err
-	}
 	others, err := cat.Temporary(operationKind(k))
 	if err != nil || len(others) > 0 {
+		return err
+	}
+	// After that: an operation is there until its directory is.
+	there, err := directoryThere(root, want.SubDir)
+	if err != nil || there {
 		return err
 	}
 	have, err := cat.Read(want.SubDir)

@@ -217,7 +217,7 @@ func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOpti
 			rec, err := cat.ReadSnapshot(id.Name)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				found, err = findArchive(h.Root(), id)
+				found, err = findArchive(h.Root(), cat, id)
 				return err
 			case err != nil:
 				return err

@@ -127,7 +127,7 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*content, error) {
 	rec, err := cat.ReadSnapshot(id.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		a, err := openArchive(export, id)
+		a, err := openArchive(export, cat, id)
 		if err != nil {
 			return nil, err
 		}
