@@ -143,9 +143,12 @@ func (t *transfer) extent(off int64) (from, to int64) {
 
 // copyRange returns how far the source went.
 func (t *transfer) copyRange(ctx context.Context, off, to int64) (int64, error) {
-	off, err := t.byServer(ctx, off, to)
-	if err != nil || off == to {
-		return off, err
+	// Where nobody tells the holes, as with NFSv3, the server would fill them.
+	if blind := t.sparse && off == 0 && to == t.size; !blind {
+		var err error
+		if off, err = t.byServer(ctx, off, to); err != nil || off == to {
+			return off, err
+		}
 	}
 	return t.byHand(ctx, off, to)
 }
