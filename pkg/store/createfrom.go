@@ -177,7 +177,7 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 // the volume, and when this one is only told to stop.
 func (s *Store) unclaim(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, want catalog.Record) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // as said
 	}
 	others, err := cat.Temporary(operationKind(k))
 	if err != nil || len(others) > 0 {
