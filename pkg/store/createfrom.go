@@ -27,11 +27,11 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	if err != nil {
 		return Created{}, err
 	}
-	made, err := runJob(ctx, s.copies, k, id.Name, want.Source, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
+	made, err := runJob(ctx, s, k, id.Name, want.Source, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
 		get := func(ctx context.Context) (*share.Handle, error) {
 			return s.cfg.Shares.Acquire(ctx, export, req.MountOptions)
 		}
-		err = s.withVolume(ctx, k, get, func(ctx context.Context, h *share.Handle) error {
+		err = s.alone(ctx, k, get, func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(export, req.MountOptions)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
 				made, err = s.createCopy(ctx, h, cat, k, want, req, p)

@@ -60,19 +60,23 @@ func (j *jobs) close() {
 
 // runJob begins the job of key k, or joins the one that runs. When ctx is about
 // to end first, the error is volume.ErrInProgress and tells how far the job is.
-func runJob[T any](ctx context.Context, all *jobs, k key, owner, what string, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
+//
+// A job waits for a server that does not answer, as the kernel does; the callers
+// hear of it.
+func runJob[T any](ctx context.Context, s *Store, k key, owner, what string, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
 	var none T
-	j, err := all.join(k, owner, what, func(ctx context.Context, p *tree.Progress) (any, error) { return work(ctx, p) })
+	if err := s.answers(ctx, k); err != nil {
+		return none, err
+	}
+	j, err := s.copies.join(&s.jobs, k, owner, what, func(ctx context.Context, p *tree.Progress) (any, error) { return work(ctx, p) })
 	if err != nil {
 		return none, err
 	}
-	defer all.leave(k, j)
+	defer s.copies.leave(k, j)
 	waitCtx, cancel := answering(ctx)
 	defer cancel()
-	select {
-	case <-j.done:
-	case <-waitCtx.Done():
-		return none, fmt.Errorf("%s: %w: copying %s", k, volume.ErrInProgress, &j.progress)
+	if err := s.await(waitCtx, k, j); err != nil {
+		return none, err
 	}
 	if j.err != nil {
 		return none, j.err
@@ -82,6 +86,24 @@ func runJob[T any](ctx context.Context, all *jobs, k key, owner, what string, wo
 		return none, fmt.Errorf("%s: job made a %T", k, j.value)
 	}
 	return value, nil
+}
+
+// await waits for the job as long as its server is there.
+func (s *Store) await(ctx context.Context, k key, j *job) error {
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-j.done:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: copying %s", k, volume.ErrInProgress, &j.progress)
+		case <-again.C:
+			if err := s.answers(ctx, k); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // answering ends a little before ctx, so that the answer arrives in time.
@@ -94,7 +116,7 @@ func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-early))
 }
 
-func (j *jobs) join(k key, owner, what string, work func(context.Context, *tree.Progress) (any, error)) (*job, error) {
+func (j *jobs) join(running *sync.WaitGroup, k key, owner, what string, work func(context.Context, *tree.Progress) (any, error)) (*job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if have := j.byKey[k]; have != nil {
@@ -110,7 +132,9 @@ func (j *jobs) join(k key, owner, what string, work func(context.Context, *tree.
 	ctx, cancel := context.WithCancelCause(j.ctx)
 	made := &job{what: what, owner: owner, cancel: cancel, done: make(chan struct{}), waiting: 1}
 	j.byKey[k] = made
-	j.wg.Go(func() {
+	j.wg.Add(1)
+	running.Go(func() {
+		defer j.wg.Done()
 		defer cancel(nil)
 		made.value, made.err = work(ctx, &made.progress)
 		if cause := context.Cause(ctx); made.err != nil && cause != nil {

@@ -45,7 +45,7 @@ func plugin(t *testing.T, change ...func(*driver.Config)) *services {
 	if err != nil {
 		t.Fatal(err)
 	}
-	volumes, err := store.New(t.Context(), store.Config{Shares: shares, ReclaimWorkers: 4})
+	volumes, err := store.New(t.Context(), store.Config{Shares: shares, ReclaimWorkers: 4, CopyWorkers: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

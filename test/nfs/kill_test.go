@@ -39,7 +39,7 @@ func volumes(ctx context.Context, mounts string) (*store.Store, func() error, er
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := store.New(ctx, store.Config{Shares: shares, ReclaimWorkers: 4})
+	s, err := store.New(ctx, store.Config{Shares: shares, ReclaimWorkers: 4, CopyWorkers: 4})
 	if err != nil {
 		return nil, nil, err
 	}
