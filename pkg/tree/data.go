@@ -171,7 +171,7 @@ func (t *transfer) byServer(ctx context.Context, off, to int64) (int64, error) {
 			return off, fmt.Errorf("copy %s: %w", t.name, err)
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOSYS):
 			t.c.noServerCopy.Store(true)
-			return off, nil //nolint:nilerr // the rest is copied by hand
+			return off, nil
 		case err != nil:
 			return off, nil //nolint:nilerr // the rest is copied by hand, or that says why not
 		}
