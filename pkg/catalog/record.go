@@ -30,6 +30,15 @@ type Record struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	OnDelete     volume.OnDelete   `json:"onDelete"`
 	MountOptions []string          `json:"mountOptions,omitempty"`
+	// Mode, UID and GID that the directory was to get when it was made. They say
+	// nothing of a directory that was there before, which is Adopted as it was.
+	Mode    volume.Mode `json:"mode,omitempty"`
+	UID     *uint32     `json:"uid,omitempty"`
+	GID     *uint32     `json:"gid,omitempty"`
+	Adopted bool        `json:"adopted,omitempty"`
+	// ArchiveOf is the ID of the volume whose directory is about to be renamed to
+	// this one; the record is no volume then.
+	ArchiveOf string `json:"archiveOf,omitempty"`
 	Created      time.Time         `json:"created"`
 }
 

@@ -57,6 +57,8 @@ func mapping() []struct {
 		{volume.ErrUnsupported, codes.FailedPrecondition, ""},
 		{errInUse, codes.FailedPrecondition, ""},
 		{volume.ErrAccessDenied, codes.PermissionDenied, "check the export's list of clients and its sec= option"},
+		{volume.ErrRefused, codes.PermissionDenied, ""},
+		{volume.ErrToken, codes.Aborted, "start again without a token"},
 		{volume.ErrStale, codes.Unavailable, "it is mounted anew by the next call"},
 		{context.DeadlineExceeded, codes.DeadlineExceeded, ""},
 		{unix.ENOSPC, codes.ResourceExhausted, "free space on the export"},

@@ -40,6 +40,10 @@ type Config struct {
 	// ReclaimRate is how many entries of deleted volumes are removed a second on
 	// each export, 0 for as many as the server does.
 	ReclaimRate int
+	// OnDelete and Mode are for volumes that do not say; empty for deleting and
+	// for a mode that lets everybody write.
+	OnDelete volume.OnDelete
+	Mode     volume.Mode
 }
 
 // Store of volumes.
@@ -149,7 +153,7 @@ func (s *Store) inShare(ctx context.Context, get acquire, job func(context.Conte
 		return err
 	}
 	defer h.Release()
-	return remountStale(h, job(ctx, h))
+	return remountStale(h, explain(h.Root(), job(ctx, h)))
 }
 
 // remountStale makes the next use of the share mount it anew if this one found
@@ -179,7 +183,7 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 	}
 	k := key{id.Export, id.SubDir}
 	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(mountOptions)), func(_ context.Context, h *share.Handle) error {
-		info, err := h.Root().Lstat(id.SubDir)
+		info, err := lstat(h.Root(), id.SubDir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("%w: %s", volume.ErrNotFound, k)

@@ -18,6 +18,8 @@ var (
 	// ErrOwned: the directory belongs to another live volume, or holds or lies in
 	// one that does.
 	ErrOwned = errors.New("directory belongs to another volume")
+	// ErrToken: a page of a list begins nowhere.
+	ErrToken = errors.New("starting token not valid")
 	// ErrOutOfRange: no volume can have the size asked for.
 	ErrOutOfRange = errors.New("size out of range")
 	// ErrUnsupported: known, but not something this driver does.
@@ -30,6 +32,9 @@ var (
 	ErrShareNotFound = errors.New("NFS share not found")
 	// ErrAccessDenied: the server refuses this client or this identity.
 	ErrAccessDenied = errors.New("NFS access denied")
+	// ErrRefused: the server lets this identity in, but not do what is needed; the
+	// error says what the export lacks.
+	ErrRefused = errors.New("refused by the NFS server")
 	// ErrStale: the mount is there but what it shows is gone from the server.
 	ErrStale = errors.New("NFS mount is stale")
 	// ErrMountOptions: the kernel or the server does not take the mount options
