@@ -38,8 +38,8 @@ type Record struct {
 	Adopted bool        `json:"adopted,omitempty"`
 	// ArchiveOf is the ID of the volume whose directory is about to be renamed to
 	// this one; the record is no volume then.
-	ArchiveOf string `json:"archiveOf,omitempty"`
-	Created      time.Time         `json:"created"`
+	ArchiveOf string    `json:"archiveOf,omitempty"`
+	Created   time.Time `json:"created"`
 }
 
 func encode(r Record) ([]byte, error) {

@@ -39,12 +39,16 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	attributes := volume.Attributes{Export: made.ID.Export, SubDir: made.ID.SubDir}
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
-		VolumeId:      made.ID.String(),
-		CapacityBytes: made.Capacity,
+	return &csi.CreateVolumeResponse{Volume: volumeOf(made)}, nil
+}
+
+func volumeOf(v store.Created) *csi.Volume {
+	attributes := volume.Attributes{Export: v.ID.Export, SubDir: v.ID.SubDir}
+	return &csi.Volume{
+		VolumeId:      v.ID.String(),
+		CapacityBytes: v.Capacity,
 		VolumeContext: attributes.Context(),
-	}}, nil
+	}
 }
 
 // createRequest validates all of a CreateVolumeRequest.
@@ -54,8 +58,6 @@ func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
 		return store.CreateRequest{}, fmt.Errorf("%w: no volume name", volume.ErrInvalid)
 	case req.GetVolumeContentSource() != nil:
 		return store.CreateRequest{}, fmt.Errorf("%w: a volume cannot be made from a snapshot or another volume", volume.ErrInvalid)
-	case len(req.GetMutableParameters()) != 0:
-		return store.CreateRequest{}, fmt.Errorf("%w: there are no mutable parameters", volume.ErrInvalid)
 	}
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return store.CreateRequest{}, err
@@ -64,9 +66,14 @@ func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
 	if err != nil {
 		return store.CreateRequest{}, err
 	}
+	mutable, err := volume.ParseMutable(req.GetMutableParameters())
+	if err != nil {
+		return store.CreateRequest{}, err
+	}
 	return store.CreateRequest{
-		Name:   req.GetName(),
-		Params: params,
+		Name:    req.GetName(),
+		Params:  params,
+		Mutable: mutable,
 		// All capabilities carry the class's options.
 		MountOptions: mountOptions(req.GetVolumeCapabilities()[0]),
 		Size: store.SizeRange{
