@@ -72,7 +72,7 @@ func recordPath(subDir string) string { return path.Join(volumesDir, subDir, vol
 func (c *Catalog) Read(subDir string) (Record, error) {
 	r, err := c.readFile(recordPath(subDir))
 	if err == nil && r.SubDir != subDir {
-		err = fmt.Errorf("it is the record of %q", r.SubDir)
+		err = &BrokenError{fmt.Sprintf("it is the record of %q", r.SubDir)}
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)

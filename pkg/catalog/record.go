@@ -42,6 +42,12 @@ type Record struct {
 	Created   time.Time `json:"created"`
 }
 
+// BrokenError says that what is in a record's place is none, or none that this
+// driver understands.
+type BrokenError struct{ Reason string }
+
+func (e *BrokenError) Error() string { return e.Reason }
+
 func encode(r Record) ([]byte, error) {
 	r.Version = recordVersion
 	b, err := json.MarshalIndent(r, "", "  ")
@@ -54,13 +60,13 @@ func encode(r Record) ([]byte, error) {
 func decode(b []byte) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return Record{}, fmt.Errorf("not a record: %w", err)
+		return Record{}, &BrokenError{fmt.Sprintf("not a record: %v", err)}
 	}
 	switch {
 	case r.Version < 1 || r.Version > recordVersion:
-		return Record{}, fmt.Errorf("record version %d, this driver knows up to %d", r.Version, recordVersion)
+		return Record{}, &BrokenError{fmt.Sprintf("record version %d, this driver knows up to %d", r.Version, recordVersion)}
 	case r.Name == "" || r.SubDir == "":
-		return Record{}, fmt.Errorf("record without a name or a directory")
+		return Record{}, &BrokenError{"record without a name or a directory"}
 	}
 	return r, nil
 }

@@ -44,7 +44,11 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	}
 	export := req.Params.Export
 	get := func(ctx context.Context) (*share.Handle, error) {
-		return s.cfg.Shares.Acquire(ctx, export, req.MountOptions)
+		h, err := s.cfg.Shares.Acquire(ctx, export, req.MountOptions)
+		if err == nil {
+			s.known.add(export, req.MountOptions)
+		}
+		return h, err
 	}
 	var made Created
 	err = s.withVolume(ctx, key{export, want.SubDir}, get, func(ctx context.Context, h *share.Handle) error {
@@ -57,6 +61,7 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	if err != nil {
 		return Created{}, fmt.Errorf("create volume %s on %s: %w", req.Name, export, err)
 	}
+	s.known.saw(made.ID)
 	return made, nil
 }
 

@@ -39,6 +39,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
+	s.known.forget(id)
 	s.reclaim.kick(id.Export, mountOptions)
 	return nil
 }

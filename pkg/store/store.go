@@ -52,6 +52,9 @@ type Store struct {
 	locks   keylock.Locker[key]
 	reclaim *reclaimer
 	jobs    sync.WaitGroup
+	known   known
+	// listings are for List, checks for ListHealth; each has a lock of every export.
+	listings, checks listings
 	// step is called between steps that change the export, by name. It ends a job
 	// whose caller has gone; tests end it there as kill -9 would.
 	step func(ctx context.Context, name string) error
@@ -198,7 +201,11 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 
 func (s *Store) anyShare(export volume.Export, options []string) acquire {
 	return func(ctx context.Context) (*share.Handle, error) {
-		return s.cfg.Shares.AcquireAny(ctx, export, options)
+		h, err := s.cfg.Shares.AcquireAny(ctx, export, options)
+		if err == nil {
+			s.known.add(export, options)
+		}
+		return h, err
 	}
 }
 
