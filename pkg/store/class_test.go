@@ -147,6 +147,7 @@ func TestAdoptedIsUntouched(t *testing.T) {
 			}
 			l.Store = l.start(t)
 		}
+		l.Store = l.start(t)
 		l.createAs(t, req)
 		if got, uid, gid := l.stat(t, "team/data"); got != volume.Mode(mode) || uid != 7 || gid != 8 {
 			t.Errorf("it became mode %s of %d:%d", got, uid, gid)

@@ -116,10 +116,7 @@ func (s *Store) settle(ctx context.Context, p place, rec catalog.Record) error {
 	if err := s.step(ctx, "set mode of directory"); err != nil {
 		return err
 	}
-	if err := p.parent.Chmod(p.name, modeOf(rec).FileMode()); err != nil {
-		return fmt.Errorf("give the directory the mode %s: %w", modeOf(rec), err)
-	}
-	return nil
+	return p.chmod(modeOf(rec))
 }
 
 func own(p place, rec catalog.Record) error {

@@ -122,10 +122,7 @@ func chmod(root *os.Root, subDir string, mode volume.Mode) error {
 		return err
 	}
 	defer p.close()
-	if err := p.parent.Chmod(p.name, mode.FileMode()); err != nil {
-		return fmt.Errorf("give %s the mode %s: %w", subDir, mode, err)
-	}
-	return nil
+	return p.chmod(mode)
 }
 
 // withRecord runs job alone on a volume that exists, with its record, or with an

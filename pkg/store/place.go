@@ -135,6 +135,25 @@ func (p place) rmdir() error {
 	return nil
 }
 
+// chmod changes the mode of a directory and, unlike os.Root.Chmod, of nothing
+// that a symlink leads to. It needs no permission to enter the directory.
+func (p place) chmod(mode volume.Mode) error {
+	parent, err := p.parent.Open(".")
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	fd, err := unix.Openat(int(parent.Fd()), p.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil {
+		// fchmod(2) takes no O_PATH descriptor, and fchmodat2(2) is of Linux 6.6.
+		err = errors.Join(unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), uint32(mode)), unix.Close(fd))
+	}
+	if err != nil {
+		return &fs.PathError{Op: "chmod " + mode.String(), Path: p.name, Err: err}
+	}
+	return nil
+}
+
 // prune removes the directories that led to subDir, as far as they are empty.
 // That one is not, or that somebody else was faster, is no error.
 func prune(export *os.Root, subDir string) error {
