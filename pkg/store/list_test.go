@@ -61,7 +61,7 @@ func TestList(t *testing.T) {
 	}
 	l.put(t, "legacy/data")
 	l.put(t, ".nfs-csi/volumes/broken/.record.json")
-	slices.SortFunc(want, func(a, b string) int { return comparePaths(a, b) })
+	slices.SortFunc(want, comparePaths)
 	for limit := range 12 {
 		if got := l.listAll(t, limit); !slices.Equal(got, want) {
 			t.Errorf("by %d: %q, want %q", limit, got, want)
