@@ -22,9 +22,11 @@ func (c *Catalog) Below(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list volumes below %q: %w", dir, err)
 	}
-	defer f.Close()
 	// Not os.ReadDir, which may ask for the attributes of each.
 	names, err := f.Readdirnames(-1)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list volumes below %q: %w", dir, err)
 	}

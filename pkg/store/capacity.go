@@ -28,13 +28,8 @@ func (s *Store) Capacity(ctx context.Context, export volume.Export, mountOptions
 }
 
 func statfs(root *os.Root) (st unix.Statfs_t, err error) {
-	dir, err := root.Open(".")
-	if err != nil {
-		return st, err
-	}
-	defer dir.Close()
-	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
-		return st, os.NewSyscallError("fstatfs", err)
-	}
-	return st, nil
+	err = withFD(root, func(fd int) error {
+		return os.NewSyscallError("fstatfs", unix.Fstatfs(fd, &st))
+	})
+	return st, err
 }

@@ -103,55 +103,52 @@ func lstat(export *os.Root, subDir string) (fs.FileInfo, error) {
 	return p.parent.Lstat(p.name)
 }
 
+// withFD runs do with a descriptor of the directory.
+func withFD(dir *os.Root, do func(fd int) error) error {
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(int(f.Fd())), f.Close())
+}
+
 // rename moves what is at from to a place of another directory. rename(2) puts
 // an empty directory that is there already out of the way.
 func rename(from, to place) error {
-	src, err := from.parent.Open(".")
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	dst, err := to.parent.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dst.Close()
-	if err := unix.Renameat(int(src.Fd()), from.name, int(dst.Fd()), to.name); err != nil {
-		return &os.LinkError{Op: "rename", Old: from.name, New: to.name, Err: err}
-	}
-	return nil
+	return withFD(from.parent, func(src int) error {
+		return withFD(to.parent, func(dst int) error {
+			if err := unix.Renameat(src, from.name, dst, to.name); err != nil {
+				return &os.LinkError{Op: "rename", Old: from.name, New: to.name, Err: err}
+			}
+			return nil
+		})
+	})
 }
 
 // rmdir removes an empty directory and, unlike os.Root.Remove, nothing else.
 func (p place) rmdir() error {
-	dir, err := p.parent.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := unix.Unlinkat(int(dir.Fd()), p.name, unix.AT_REMOVEDIR); err != nil {
-		return &fs.PathError{Op: "rmdir", Path: p.name, Err: err}
-	}
-	return nil
+	return withFD(p.parent, func(fd int) error {
+		if err := unix.Unlinkat(fd, p.name, unix.AT_REMOVEDIR); err != nil {
+			return &fs.PathError{Op: "rmdir", Path: p.name, Err: err}
+		}
+		return nil
+	})
 }
 
 // chmod changes the mode of a directory and, unlike os.Root.Chmod, of nothing
 // that a symlink leads to. It needs no permission to enter the directory.
 func (p place) chmod(mode volume.Mode) error {
-	parent, err := p.parent.Open(".")
-	if err != nil {
-		return err
-	}
-	defer parent.Close()
-	fd, err := unix.Openat(int(parent.Fd()), p.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err == nil {
-		// fchmod(2) takes no O_PATH descriptor, and fchmodat2(2) is of Linux 6.6.
-		err = errors.Join(unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), uint32(mode)), unix.Close(fd))
-	}
-	if err != nil {
-		return &fs.PathError{Op: "chmod " + mode.String(), Path: p.name, Err: err}
-	}
-	return nil
+	return withFD(p.parent, func(parent int) error {
+		fd, err := unix.Openat(parent, p.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == nil {
+			// fchmod(2) takes no O_PATH descriptor, and fchmodat2(2) is of Linux 6.6.
+			err = errors.Join(unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), uint32(mode)), unix.Close(fd))
+		}
+		if err != nil {
+			return &fs.PathError{Op: "chmod " + mode.String(), Path: p.name, Err: err}
+		}
+		return nil
+	})
 }
 
 // prune removes the directories that led to subDir, as far as they are empty.
