@@ -85,7 +85,7 @@ func unusable(ctx context.Context, err error) (Condition, bool) {
 		{volume.ErrShareNotFound, "ShareNotFound"},
 		{volume.ErrAccessDenied, "AccessDenied"},
 		{volume.ErrRefused, "AccessDenied"},
-		{volume.ErrStale, "MountStale"},
+		{volume.ErrStale, "StaleMount"},
 	} {
 		if errors.Is(err, known.err) {
 			return Condition{Inaccessible, known.reason, err.Error()}, true
