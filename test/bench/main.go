@@ -117,6 +117,7 @@ func groups() []group {
 		{"publish", benchPublish},
 		{"delete", benchDelete},
 		{"reclaim", benchReclaim},
+		{"copies", benchCopies},
 		{"memory", benchMemory},
 		{"full", benchFull},
 	}

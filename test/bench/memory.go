@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // benchMemory: what the plugin holds once it has served every quick call.
@@ -26,6 +27,36 @@ func benchMemory(b *bench) error {
 	}
 	absolute(b.name("memory-idle"), rss, 40, "MiB")
 	return nil
+}
+
+// watchMemory samples the plugin until it is stopped, and then tells the most
+// that it has held.
+func (b *bench) watchMemory() (stop func() (peak float64, err error)) {
+	end, result := make(chan struct{}), make(chan error, 1)
+	var peak float64
+	go func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			rss, err := residentMiB(b.process.Process.Pid)
+			peak = max(peak, rss)
+			if err != nil {
+				result <- err
+				return
+			}
+			select {
+			case <-end:
+				result <- nil
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() (float64, error) {
+		close(end)
+		err := <-result
+		return peak, err
+	}
 }
 
 func residentMiB(pid int) (float64, error) {
