@@ -20,6 +20,9 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # Empty, or -v: what `make test` counts tests by.
 TESTFLAGS ?=
 
+# Given to the bench, for example --only=publish.
+BENCHFLAGS ?=
+
 IMAGES := $(BIN)/images
 TESTS := $(BIN)/test
 LAB := $(BIN)/lab
@@ -125,6 +128,11 @@ test-e2e: lab-images lab-build ## Run the tests on a real Kubernetes node, in th
 .PHONY: demo
 demo: lab-images lab-build ## Show a claim become a directory and a mount, step by step, in the lab
 	$(LAB) cluster -- $(CURDIR)/hack/demo
+
+.PHONY: bench
+bench: build lab lab-deps ## Measure nfsplugin beside the system calls it cannot do without, in the lab
+	cd test && $(GO_BUILD) -o $(abspath $(BIN))/bench ./bench
+	$(LAB) nfs --timeout 60m --xfs-size 16G -- $(CURDIR)/$(BIN)/bench --plugin $(CURDIR)/$(BIN)/nfsplugin $(BENCHFLAGS)
 
 .PHONY: verify
 verify: ## Check formatting, vet, lint, tidy modules and scripts

@@ -16,6 +16,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/rpc"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // App is the whole program.
@@ -81,10 +82,7 @@ func (a *App) driver(ctx context.Context, metrics prometheus.Registerer) (*drive
 		if err != nil {
 			return nil, err
 		}
-		a.volumes, err = store.New(ctx, store.Config{
-			Shares: a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers, ReclaimRate: a.cfg.ReclaimRate,
-			CopyWorkers: a.cfg.CopyWorkers, Metrics: metrics,
-		})
+		a.volumes, err = a.store(ctx, metrics)
 		if err != nil {
 			return nil, err
 		}
@@ -95,6 +93,21 @@ func (a *App) driver(ctx context.Context, metrics prometheus.Registerer) (*drive
 		return nil, err
 	}
 	return driver.New(cfg)
+}
+
+func (a *App) store(ctx context.Context, metrics prometheus.Registerer) (*store.Store, error) {
+	onDelete, err := volume.ParseOnDelete(a.cfg.OnDelete)
+	if err != nil {
+		return nil, fmt.Errorf("--default-ondelete-policy: %w", err)
+	}
+	mode, err := volume.ParseMode(a.cfg.MountPermissions)
+	if err != nil {
+		return nil, fmt.Errorf("--mount-permissions: %w", err)
+	}
+	return store.New(ctx, store.Config{
+		Shares: a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers, ReclaimRate: a.cfg.ReclaimRate,
+		CopyWorkers: a.cfg.CopyWorkers, OnDelete: onDelete, Mode: mode, Metrics: metrics,
+	})
 }
 
 func (a *App) observe(metrics *prometheus.Registry) (err error) {

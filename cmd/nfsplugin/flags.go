@@ -14,6 +14,8 @@ type flags struct {
 	config  Config
 	logging *logsapi.LoggingConfiguration
 	version bool
+	// ignored are the flags given that mean nothing any more.
+	ignored []string
 }
 
 // Config is what New needs; the flags that fill it say what each field means.
@@ -31,6 +33,8 @@ type Config struct {
 	ReclaimWorkers   int
 	CopyWorkers      int
 	ReclaimRate      int
+	MountPermissions string
+	OnDelete         string
 
 	EnableEphemeral       bool
 	EphemeralServers      []string
@@ -77,6 +81,10 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 		"What inline volumes may name: server, or server:/share for that share and what is below it.")
 	set.StringSliceVar(&c.EphemeralMountOptions, "ephemeral-mount-options", []string{"ro", "rw", "vers", "nfsvers", "noatime", "noexec"},
 		"Mount options that inline volumes may have: name, for any value, or name=value.")
+	set.StringVar(&c.MountPermissions, "mount-permissions", "0",
+		"Mode, in octal, of the directory of a new volume whose class does not say; 0 is 0777.")
+	set.StringVar(&c.OnDelete, "default-ondelete-policy", "delete",
+		"What becomes of the directory of a deleted volume whose class, record and ID do not say: delete, retain or archive.")
 	set.StringVar(&c.KubeletRegistrationPath, "kubelet-registration-path", "",
 		"Path of the CSI socket as kubelet sees it on the host; empty to not register with kubelet.")
 	set.StringVar(&c.PluginRegistrationDir, "plugin-registration-dir", "/registration",
@@ -84,9 +92,17 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	set.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", 20*time.Second,
 		"How long calls under way may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
 	logsapi.AddFlags(parsed.logging, set)
+	if err := addPredecessors(set, c); err != nil {
+		return nil, err
+	}
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
+	set.Visit(func(f *pflag.Flag) {
+		if _, ok := f.Annotations[annotationIgnored]; ok {
+			parsed.ignored = append(parsed.ignored, f.Name)
+		}
+	})
 	if set.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
 	}

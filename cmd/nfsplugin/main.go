@@ -48,6 +48,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := logsapi.ValidateAndApply(flags.logging, nil); err != nil {
 		return err
 	}
+	for _, name := range flags.ignored {
+		klog.FromContext(ctx).Info("A flag of csi-driver-nfs means nothing here and is ignored", "flag", "--"+name)
+	}
 	app, err := New(ctx, flags.config)
 	if err != nil {
 		return err

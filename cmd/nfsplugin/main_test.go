@@ -40,7 +40,7 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 	for _, flag := range []string{
 		"endpoint", "node-id", "driver-name", "mode", "http-endpoint", "working-mount-dir", "share-idle-timeout",
-		"kubelet-registration-path", "plugin-registration-dir", "version", "logging-format", "v",
+		"default-ondelete-policy", "mount-permissions", "kubelet-registration-path", "plugin-registration-dir", "version", "logging-format", "v",
 		"reclaim-rate", "enable-ephemeral", "ephemeral-servers", "ephemeral-mount-options",
 	} {
 		if !strings.Contains(out.String(), "--"+flag) {
@@ -53,7 +53,7 @@ func TestBadConfiguration(t *testing.T) {
 	for name, args := range map[string][]string{
 		"argument":   {"serve"},
 		"flag":       {"--no-such-flag"},
-		"mode":       {"--mode=both"},
+		"services":   {"--mode=both"},
 		"node ID":    {"--mode=node", "--node-id="},
 		"endpoint":   {"--endpoint=tcp://:1"},
 		"http":       {"--http-endpoint=nonsense"},
@@ -64,6 +64,8 @@ func TestBadConfiguration(t *testing.T) {
 		"mount dir":  {"--working-mount-dir=relative"},
 		"shutdown":   {"--shutdown-timeout=0s"},
 		"kubelet":    {"--kubelet-registration-path=relative"},
+		"policy":     {"--default-ondelete-policy=keep"},
+		"mode":       {"--mount-permissions=0999"},
 		"no reg dir": {"--kubelet-registration-path=/csi.sock", "--plugin-registration-dir=/does/not/exist"},
 	} {
 		dir := t.TempDir()
@@ -161,5 +163,27 @@ func TestModesOpenOnlyWhatTheyNeed(t *testing.T) {
 		if err := a.Run(stopped); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A manifest of csi-driver-nfs, with every flag it has.
+func TestPredecessorsFlags(t *testing.T) {
+	parsed, err := parseFlags([]string{
+		"--endpoint=unix:///csi/csi.sock", "--nodeid=node-1", "--mount-permissions=0750", "--drivername=nfs.csi.k8s.io",
+		"--working-mount-dir=/tmp", "--default-ondelete-policy=retain", "--vol-stats-cache-expire-in-minutes=0",
+		"--remove-archived-volume-path=false", "--use-tar-command-in-snapshot", "--enable-snapshot-compression=false",
+	}, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := parsed.config
+	if c.NodeID != "node-1" || c.DriverName != "nfs.csi.k8s.io" || c.MountPermissions != "0750" || c.OnDelete != "retain" {
+		t.Errorf("read %+v", c)
+	}
+	if len(parsed.ignored) != 4 {
+		t.Errorf("ignored are %q", parsed.ignored)
+	}
+	if parsed, err := parseFlags(nil, &bytes.Buffer{}); err != nil || len(parsed.ignored) != 0 || parsed.config.DriverName != "nfs.csi.internal" {
+		t.Errorf("with no flags: %+v, %v", parsed, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 // Places below the export's .nfs-csi directory.
 const (
 	volumesDir = "volumes"
+	namesDir   = "names"
 	// SnapshotsDir has a directory for each snapshot that is whole.
 	SnapshotsDir = "snapshots"
 	TrashDir     = "trash"
@@ -73,18 +74,22 @@ func recordPath(subDir string) string { return path.Join(volumesDir, subDir, vol
 
 // Read returns the record of the directory subDir; fs.ErrNotExist if there is none.
 func (c *Catalog) Read(subDir string) (Record, error) {
-	b, err := c.meta.ReadFile(recordPath(subDir))
-	if err != nil {
-		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
-	}
-	r, err := decode(b)
+	r, err := c.readFile(recordPath(subDir))
 	if err == nil && r.SubDir != subDir {
-		err = fmt.Errorf("it is the record of %q", r.SubDir)
+		err = &BrokenError{fmt.Sprintf("it is the record of %q", r.SubDir)}
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
 	}
 	return r, nil
+}
+
+func (c *Catalog) readFile(name string) (Record, error) {
+	b, err := c.meta.ReadFile(name)
+	if err != nil {
+		return Record{}, err
+	}
+	return decode(b)
 }
 
 // Create writes the record of a directory that has none, or returns

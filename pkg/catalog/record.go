@@ -30,11 +30,29 @@ type Record struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	OnDelete     volume.OnDelete   `json:"onDelete"`
 	MountOptions []string          `json:"mountOptions,omitempty"`
-	Created      time.Time         `json:"created"`
+	// Mode, UID and GID that the directory was to get when it was made. They say
+	// nothing of a directory that was there before, which is Adopted as it was.
+	Mode    volume.Mode `json:"mode,omitempty"`
+	UID     *uint32     `json:"uid,omitempty"`
+	GID     *uint32     `json:"gid,omitempty"`
+	Adopted bool        `json:"adopted,omitempty"`
+	// ArchiveOf is the ID of the volume whose directory is about to be renamed to
+	// this one; the record is no volume then.
+	ArchiveOf string    `json:"archiveOf,omitempty"`
+	Created   time.Time `json:"created"`
 	// Source is what the volume was made from, empty for an empty volume. The
-	// directory of such a volume is there when it is whole and not before.
-	Source string `json:"source,omitempty"`
+	// directory of such a volume is there when it is whole and not before. Pending
+	// stands until that was seen, so that one that is still to come is not taken for
+	// one that was lost.
+	Source  string `json:"source,omitempty"`
+	Pending bool   `json:"pending,omitempty"`
 }
+
+// BrokenError says that what is in a record's place is none, or none that this
+// driver understands.
+type BrokenError struct{ Reason string }
+
+func (e *BrokenError) Error() string { return e.Reason }
 
 func encode(r Record) ([]byte, error) {
 	r.Version = recordVersion
@@ -48,13 +66,13 @@ func encode(r Record) ([]byte, error) {
 func decode(b []byte) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return Record{}, fmt.Errorf("not a record: %w", err)
+		return Record{}, &BrokenError{fmt.Sprintf("not a record: %v", err)}
 	}
 	switch {
 	case r.Version < 1 || r.Version > recordVersion:
-		return Record{}, fmt.Errorf("record version %d, this driver knows up to %d", r.Version, recordVersion)
+		return Record{}, &BrokenError{fmt.Sprintf("record version %d, this driver knows up to %d", r.Version, recordVersion)}
 	case r.Name == "" || r.SubDir == "":
-		return Record{}, fmt.Errorf("record without a name or a directory")
+		return Record{}, &BrokenError{"record without a name or a directory"}
 	}
 	return r, nil
 }

@@ -26,6 +26,13 @@ func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerG
 		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
 		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
+		csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
+		csi.ControllerServiceCapability_RPC_GET_VOLUME,
+		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
+		csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
+		csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
 	} {
 		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
 			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: t}},
@@ -43,22 +50,24 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	attributes := volume.Attributes{Export: made.ID.Export, SubDir: made.ID.SubDir}
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
-		VolumeId:      made.ID.String(),
-		CapacityBytes: made.Capacity,
+	v := volumeOf(made)
+	v.ContentSource = req.GetVolumeContentSource()
+	return &csi.CreateVolumeResponse{Volume: v}, nil
+}
+
+func volumeOf(v store.Created) *csi.Volume {
+	attributes := volume.Attributes{Export: v.ID.Export, SubDir: v.ID.SubDir}
+	return &csi.Volume{
+		VolumeId:      v.ID.String(),
+		CapacityBytes: v.Capacity,
 		VolumeContext: attributes.Context(),
-		ContentSource: req.GetVolumeContentSource(),
-	}}, nil
+	}
 }
 
 // createRequest validates all of a CreateVolumeRequest.
 func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
-	switch {
-	case req.GetName() == "":
+	if req.GetName() == "" {
 		return store.CreateRequest{}, fmt.Errorf("%w: no volume name", volume.ErrInvalid)
-	case len(req.GetMutableParameters()) != 0:
-		return store.CreateRequest{}, fmt.Errorf("%w: there are no mutable parameters", volume.ErrInvalid)
 	}
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return store.CreateRequest{}, err
@@ -67,14 +76,19 @@ func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
 	if err != nil {
 		return store.CreateRequest{}, err
 	}
+	mutable, err := volume.ParseMutable(req.GetMutableParameters())
+	if err != nil {
+		return store.CreateRequest{}, err
+	}
 	source, err := contentSource(req.GetVolumeContentSource())
 	if err != nil {
 		return store.CreateRequest{}, err
 	}
 	return store.CreateRequest{
-		Name:   req.GetName(),
-		Params: params,
-		Source: source,
+		Name:    req.GetName(),
+		Params:  params,
+		Mutable: mutable,
+		Source:  source,
 		// All capabilities carry the class's options.
 		MountOptions: mountOptions(req.GetVolumeCapabilities()[0]),
 		Size: store.SizeRange{

@@ -57,7 +57,7 @@ func TestCreateVolumeRefuses(t *testing.T) {
 		"content source": {func(r *csi.CreateVolumeRequest) {
 			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: "v"}}}
 		}, codes.NotFound, "content source"},
-		"mutable parameters": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"a": "b"} }, codes.InvalidArgument, "mutable"},
+		"mutable parameters": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"a": "b"} }, codes.InvalidArgument, `unknown mutable parameter "a", known are onDelete, mountPermissions`},
 		"unknown parameter":  {func(r *csi.CreateVolumeRequest) { r.Parameters["shar"] = "x" }, codes.InvalidArgument, `unknown parameter "shar", known are server, share`},
 		"no server":          {func(r *csi.CreateVolumeRequest) { delete(r.Parameters, "server") }, codes.InvalidArgument, "server is empty"},
 		"escaping share":     {func(r *csi.CreateVolumeRequest) { r.Parameters["share"] = "/export/../.." }, codes.InvalidArgument, ".."},
@@ -100,7 +100,6 @@ func TestDeleteVolume(t *testing.T) {
 		"":                                codes.InvalidArgument,
 		"nfs.test#export#":                codes.InvalidArgument,
 		"nfs.test#export#../other":        codes.InvalidArgument,
-		"nfs.test#export#v##archive":      codes.FailedPrecondition,
 		"away.test#export#v##delete":      codes.Unavailable,
 		"nfs.test#elsewhere#v##delete":    codes.NotFound,
 		"nfs.test#export#.nfs-csi/x#a#":   codes.InvalidArgument,

@@ -38,6 +38,13 @@ type Volumes interface {
 	Create(ctx context.Context, req store.CreateRequest) (store.Created, error)
 	Delete(ctx context.Context, id volume.ID, mountOptions []string) error
 	Exists(ctx context.Context, id volume.ID, mountOptions []string) error
+	Get(ctx context.Context, id volume.ID, mountOptions []string) (store.Created, error)
+	List(ctx context.Context, limit int, token string) (store.Page, error)
+	Expand(ctx context.Context, id volume.ID, size store.SizeRange, mountOptions []string) (int64, error)
+	Modify(ctx context.Context, id volume.ID, change volume.Mutable, mountOptions []string) error
+	Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error)
+	Health(ctx context.Context, id volume.ID, mountOptions []string) ([]store.Condition, error)
+	ListHealth(ctx context.Context, limit int, token string) (store.HealthPage, error)
 }
 
 // Mounter is what the Node service needs of nfsmount.Mounter.

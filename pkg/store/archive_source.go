@@ -15,9 +15,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// archive is a snapshot that csi-driver-nfs made: <share>/<snapName>/<srcName>
+// tarball is a snapshot that csi-driver-nfs made: <share>/<snapName>/<srcName>
 // with the ending .tar.gz or .tar.
-type archive struct {
+type tarball struct {
 	file       *os.File
 	compressed bool
 }
@@ -26,24 +26,24 @@ func archiveEndings() []string { return []string{".tar.gz", ".tar"} }
 
 // openArchive opens the archive of a snapshot without following a symlink;
 // volume.ErrSnapshotNotFound if there is none. What is in a volume is none.
-func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*archive, error) {
+func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*tarball, error) {
 	if _, err := cat.Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("%w: %s is that of a volume", volume.ErrSnapshotNotFound, id.Name), err)
 	}
 	if err := cat.Conflict(id.Name); err != nil {
 		return nil, fmt.Errorf("%w: %w", volume.ErrSnapshotNotFound, err)
 	}
-	place := path.Join(id.Name, id.Source)
-	dir, err := openTree(export, path.Dir(place))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
+	where := path.Join(id.Name, id.Source)
+	dir, err := openDirectory(export, path.Dir(where))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, volume.ErrOwned) {
+		return nil, fmt.Errorf("%w: %s: %w", volume.ErrSnapshotNotFound, id, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
 	for _, ending := range archiveEndings() {
-		name := path.Base(place) + ending
+		name := path.Base(where) + ending
 		before, err := dir.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !before.Mode().IsRegular() {
 			continue
@@ -59,14 +59,14 @@ func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*
 			f.Close() //nolint:errcheck // only opened to read
 			return nil, fmt.Errorf("%w: %s was replaced while it was opened", volume.ErrSnapshotNotFound, name)
 		}
-		return &archive{file: f, compressed: path.Ext(ending) == ".gz"}, nil
+		return &tarball{file: f, compressed: path.Ext(ending) == ".gz"}, nil
 	}
 	return nil, fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
 }
 
-func (a *archive) close() { a.file.Close() } //nolint:errcheck // only opened to read
+func (a *tarball) close() { a.file.Close() } //nolint:errcheck // only opened to read
 
-func (a *archive) extract(ctx context.Context, to *os.Root, p *tree.Progress) error {
+func (a *tarball) extract(ctx context.Context, to *os.Root, p *tree.Progress) error {
 	var r io.Reader = a.file
 	return tree.Extract(ctx, r, a.compressed, to, p)
 }

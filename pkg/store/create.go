@@ -1,27 +1,18 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
-)
-
-const (
-	// volumeMode of a new volume's directory: pods run under any uid and all must
-	// be able to write, as both predecessors have it. Other volumes are no more
-	// reachable for that; the node mounts nothing above this directory. The
-	// process must run with umask 0 for the mode to be that.
-	volumeMode = 0o777
-	parentMode = 0o755
 )
 
 // CreateRequest asks for a volume.
@@ -32,6 +23,8 @@ type CreateRequest struct {
 	Size         SizeRange
 	// Source of the content; nil for an empty volume.
 	Source *Source
+	// Mutable parameters win over those of the class.
+	Mutable volume.Mutable
 }
 
 // Created is a volume that exists.
@@ -42,12 +35,13 @@ type Created struct {
 }
 
 // Create makes the volume, or finds it when an earlier call has made it. A
-// directory of the volume's name that no live volume owns is adopted as it is.
+// directory of the volume's name that no live volume owns is adopted as it is,
+// except for a volume with content.
 //
 // Errors: volume.ErrIncompatible when the volume exists with another size or
 // other parameters, volume.ErrOwned, volume.ErrInvalid, those of share.Cache.
 func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) {
-	want, err := newRecord(req, time.Now())
+	want, err := s.newRecord(req, time.Now())
 	if err != nil {
 		return Created{}, err
 	}
@@ -55,11 +49,8 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 		return s.createFrom(ctx, req, want)
 	}
 	export := req.Params.Export
-	get := func(ctx context.Context) (*share.Handle, error) {
-		return s.cfg.Shares.Acquire(ctx, export, req.MountOptions)
-	}
 	var made Created
-	err = s.withVolume(ctx, key{export, want.SubDir}, get, func(ctx context.Context, h *share.Handle) error {
+	err = s.withVolume(ctx, key{export, want.SubDir}, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
 		s.reclaim.resume(export, req.MountOptions)
 		return withCatalog(h, func(cat *catalog.Catalog) (err error) {
 			made, err = s.create(ctx, h.Root(), cat, want, req.Size)
@@ -69,62 +60,100 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	if err != nil {
 		return Created{}, fmt.Errorf("create volume %s on %s: %w", req.Name, export, err)
 	}
+	s.known.saw(made.ID)
 	return made, nil
 }
 
-func newRecord(req CreateRequest, now time.Time) (catalog.Record, error) {
-	subDir, err := volume.DirName(req.Name)
+func (s *Store) newRecord(req CreateRequest, now time.Time) (catalog.Record, error) {
+	name, err := volume.DirName(req.Name)
 	if err != nil {
 		return catalog.Record{}, err
+	}
+	subDir := name
+	if req.Params.SubDir != "" {
+		if subDir, err = volume.ExpandSubDir(req.Params.SubDir, req.Params.Metadata); err != nil {
+			return catalog.Record{}, err
+		}
 	}
 	capacity, err := req.Size.choose()
 	if err != nil {
 		return catalog.Record{}, err
 	}
-	id := volume.ID{Export: req.Params.Export, SubDir: subDir, Name: subDir, OnDelete: volume.OnDeleteDelete}
+	id := volume.ID{
+		Export: req.Params.Export, SubDir: subDir, Name: name,
+		OnDelete: cmp.Or(req.Mutable.OnDelete, req.Params.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete),
+	}
 	return catalog.Record{
 		Name: req.Name, ID: id.String(), SubDir: subDir, Capacity: capacity,
 		Parameters: req.Params.Shape(), Metadata: req.Params.Metadata,
 		OnDelete: id.OnDelete, MountOptions: req.MountOptions, Created: now.UTC(), Source: req.Source.String(),
+		Mode: s.mode(req), UID: req.Params.UID, GID: req.Params.GID,
 	}, nil
 }
 
+// mode of the volume's directory, as far as something says so: that of a copy is
+// otherwise its source's.
+func (s *Store) mode(req CreateRequest) volume.Mode {
+	said := cmp.Or(req.Mutable.Mode, req.Params.Mode)
+	if req.Source == nil {
+		return cmp.Or(said, s.cfg.Mode)
+	}
+	return said
+}
+
 func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (Created, error) {
-	there, err := directoryThere(root, want.SubDir)
+	there, info, err := directoryThere(root, want.SubDir)
 	if err != nil {
 		return Created{}, err
 	}
+	want.Adopted = there
 	rec, isNew, err := s.claim(ctx, cat, want, size)
 	if err != nil {
 		return Created{}, err
-	}
-	if !there {
-		if err := s.makeVolume(ctx, root, rec.SubDir); err != nil {
-			if isNew && ctx.Err() == nil {
-				// The caller may give up for good: leave no claim without a directory.
-				err = errors.Join(err, cat.Remove(rec.SubDir))
-			}
-			return Created{}, err
-		}
 	}
 	id, err := volume.ParseID(rec.ID)
 	if err != nil {
 		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
 	}
-	return Created{ID: id, Capacity: rec.Capacity}, nil
+	made := Created{ID: id, Capacity: rec.Capacity}
+	half := there && halfMade(rec, info)
+	if there && !half {
+		return made, nil
+	}
+	if half {
+		err = s.finishDirectory(ctx, root, rec)
+	} else {
+		err = s.makeDirectory(ctx, root, rec)
+	}
+	if err != nil {
+		if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
+			// The caller may give up for good: leave no claim without a directory.
+			err = errors.Join(err, s.unclaim(root, cat, rec, id))
+		}
+		return Created{}, err
+	}
+	return made, nil
 }
 
-func directoryThere(root *os.Root, subDir string) (bool, error) {
-	info, err := root.Lstat(subDir)
+// unclaim takes back what was made for a volume whose directory cannot be made.
+func (s *Store) unclaim(root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
+	if there, _, err := directoryThere(root, rec.SubDir); there || err != nil {
+		return err // another controller has made it
+	}
+	return errors.Join(prune(root, rec.SubDir), forget(cat, rec.SubDir, id))
+}
+
+func directoryThere(root *os.Root, subDir string) (bool, fs.FileInfo, error) {
+	info, err := lstat(root, subDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
+		return false, nil, nil
 	case err != nil:
-		return false, err
+		return false, nil, err
 	case !info.IsDir():
-		return false, fmt.Errorf("%w: %s is there and is not a directory", volume.ErrOwned, subDir)
+		return false, nil, fmt.Errorf("%w: %s is there and is not a directory", volume.ErrOwned, subDir)
 	}
-	return true, nil
+	return true, info, nil
 }
 
 // claim makes the record, or returns the one that is there if it is of the same
@@ -150,6 +179,9 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 	if err := cat.Conflict(want.SubDir); err != nil {
 		return err
 	}
+	if err := s.nameIt(ctx, cat, want); err != nil {
+		return err
+	}
 	if err := s.step(ctx, "write record"); err != nil {
 		return err
 	}
@@ -162,6 +194,45 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 		return errors.Join(err, cat.Remove(want.SubDir))
 	}
 	return nil
+}
+
+// nameIt refuses a name that is that of a live volume in another directory, and
+// notes the directory where it is not the name itself.
+func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
+	name, err := volume.DirName(want.Name)
+	if err != nil {
+		return err
+	}
+	other, err := cat.DirectoryOf(name)
+	if errors.Is(err, fs.ErrNotExist) && name != want.SubDir {
+		var rec catalog.Record
+		if rec, err = cat.Read(name); err == nil && rec.Name != want.Name {
+			err = fs.ErrNotExist
+		}
+		other = name
+	}
+	switch {
+	case err == nil && other != want.SubDir:
+		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, want.SubDir)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case name == want.SubDir:
+		return nil
+	}
+	if err := s.step(ctx, "note directory of name"); err != nil {
+		return err
+	}
+	return cat.SetDirectoryOf(name, want)
+}
+
+// forget removes the record and what leads to it, the record last.
+func forget(cat *catalog.Catalog, subDir string, id volume.ID) error {
+	if id.Name != subDir {
+		if err := cat.ForgetDirectoryOf(id.Name, subDir); err != nil {
+			return err
+		}
+	}
+	return cat.Remove(subDir)
 }
 
 // sameRequest decides whether the request that made have is the one that wants want.
@@ -177,27 +248,4 @@ func sameRequest(have, want catalog.Record, size SizeRange) error {
 		return fmt.Errorf("%w: it has %d bytes, asked for are %s", volume.ErrIncompatible, have.Capacity, size)
 	}
 	return nil
-}
-
-// makeVolume makes the volume's directory in one step that either leaves it with
-// its mode or not at all. It is not made elsewhere and renamed into place: over
-// an empty directory rename(2) succeeds, and that could be this very volume,
-// made by another controller and mounted by a pod already.
-func (s *Store) makeVolume(ctx context.Context, root *os.Root, subDir string) error {
-	if err := s.step(ctx, "make directory"); err != nil {
-		return err
-	}
-	if parent := path.Dir(subDir); parent != "." {
-		if err := root.MkdirAll(parent, parentMode); err != nil {
-			return err
-		}
-	}
-	err := root.Mkdir(subDir, volumeMode)
-	if errors.Is(err, fs.ErrExist) {
-		_, err = directoryThere(root, subDir)
-	}
-	if err != nil {
-		return err
-	}
-	return s.step(ctx, "answer")
 }

@@ -1,12 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
+	"strings"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -23,15 +24,13 @@ import (
 func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.Record) (Created, error) {
 	export := req.Params.Export
 	k := key{export, want.SubDir}
+	want.Pending = true
 	id, err := volume.ParseID(want.ID)
 	if err != nil {
 		return Created{}, err
 	}
-	made, err := runJob(ctx, s, k, id.Name, want.Source, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
-		get := func(ctx context.Context) (*share.Handle, error) {
-			return s.cfg.Shares.Acquire(ctx, export, req.MountOptions)
-		}
-		err = s.alone(ctx, k, get, func(ctx context.Context, h *share.Handle) error {
+	made, err := runJob(ctx, s, k, id.Name, want, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
+		err = s.alone(ctx, k, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(export, req.MountOptions)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
 				made, err = s.createCopy(ctx, h, cat, k, want, req, p)
@@ -47,22 +46,29 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	if err != nil {
 		return Created{}, fmt.Errorf("create volume %s on %s from %s: %w", req.Name, export, req.Source, err)
 	}
+	s.known.saw(made.ID)
 	return made, nil
 }
 
 func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Catalog, k key, want catalog.Record, req CreateRequest, p *tree.Progress) (Created, error) {
-	made, found, err := findWhole(h.Root(), cat, want, req.Size)
-	if found {
-		// A killed call may have left the operation behind that it had just finished.
-		return made, endOperations(cat, k, "")
-	}
+	have, found, err := findWhole(h.Root(), cat, want, req.Size)
 	if err != nil {
 		return Created{}, err
+	}
+	if found {
+		if err := s.whole(ctx, cat, have); err != nil {
+			return Created{}, err
+		}
+		// A killed call may have left the operation behind that it had just finished.
+		return createdOf(have, endOperations(cat, k, ""))
+	}
+	if src := req.Source.key(); src.export == k.export && strings.HasPrefix(k.subDir, src.subDir+"/") {
+		return Created{}, fmt.Errorf("%w: %s lies in its source", volume.ErrOwned, k.subDir)
 	}
 	from, err := s.openSource(ctx, req.Source, h, req.Source.export() == k.export)
 	if err != nil {
 		// Nor can anybody else go on with it.
-		return Created{}, errors.Join(err, endOperations(cat, k, ""), s.unclaim(ctx, h.Root(), cat, k, want))
+		return Created{}, errors.Join(err, endOperations(cat, k, ""), s.unclaimCopy(ctx, h.Root(), cat, k, want))
 	}
 	defer from.close()
 	if want.Capacity, err = from.choose(req.Size); err != nil {
@@ -79,39 +85,62 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 		if op != nil && ctx.Err() == nil {
 			err = errors.Join(err, op.end())
 		}
-		return Created{}, errors.Join(err, s.unclaim(ctx, h.Root(), cat, k, want))
+		return Created{}, errors.Join(err, s.unclaimCopy(ctx, h.Root(), cat, k, want))
 	}
-	id, err := volume.ParseID(want.ID)
+	return createdOf(want, nil)
+}
+
+// createdOf is the volume that the record is of, unless err says otherwise.
+func createdOf(rec catalog.Record, err error) (Created, error) {
 	if err != nil {
-		return Created{}, fmt.Errorf("record of %s: %w", want.SubDir, err)
+		return Created{}, err
 	}
-	return Created{ID: id, Capacity: want.Capacity}, nil
+	id, err := volume.ParseID(rec.ID)
+	if err != nil {
+		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
+	}
+	return Created{ID: id, Capacity: rec.Capacity}, nil
 }
 
 // findWhole finds the volume if it was made before. A directory that no volume
 // owns is not adopted here: it has other content.
-func findWhole(root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (made Created, found bool, err error) {
-	there, err := directoryThere(root, want.SubDir)
+func findWhole(root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (have catalog.Record, found bool, err error) {
+	there, _, err := directoryThere(root, want.SubDir)
 	if err != nil {
-		return Created{}, false, err
+		return catalog.Record{}, false, err
 	}
-	have, err := cat.Read(want.SubDir)
+	have, err = cat.Read(want.SubDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && there:
-		return Created{}, false, fmt.Errorf("%w: the directory %s is there already, with other content", volume.ErrOwned, want.SubDir)
+		return catalog.Record{}, false, fmt.Errorf("%w: the directory %s is there already, with other content", volume.ErrOwned, want.SubDir)
 	case errors.Is(err, fs.ErrNotExist):
-		return Created{}, false, nil
+		return catalog.Record{}, false, nil
 	case err != nil:
-		return Created{}, false, err
+		return catalog.Record{}, false, err
 	}
-	if err := sameRequest(have, want, size); err != nil || !there {
-		return Created{}, false, err
+	return have, there, sameRequest(have, want, size)
+}
+
+// whole notes that the volume's directory has got its place.
+func (s *Store) whole(ctx context.Context, cat *catalog.Catalog, rec catalog.Record) error {
+	if !rec.Pending {
+		return nil
 	}
-	id, err := volume.ParseID(have.ID)
-	if err != nil {
-		return Created{}, false, fmt.Errorf("record of %s: %w", have.SubDir, err)
+	rec.Pending = false
+	return s.replace(ctx, cat, rec)
+}
+
+// pending tells whether the volume is one that is still being copied: one that
+// does not exist yet.
+func pending(root *os.Root, rec catalog.Record) (bool, error) {
+	if !rec.Pending {
+		return false, nil
 	}
-	return Created{ID: id, Capacity: have.Capacity}, true, nil
+	_, err := lstat(root, rec.SubDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return false, err
 }
 
 // choose the capacity of a volume with this content.
@@ -131,7 +160,7 @@ func (c *content) choose(size SizeRange) (int64, error) {
 }
 
 func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalog, op *operation, from *content, want catalog.Record, p *tree.Progress) error {
-	there, err := directoryThere(root, want.SubDir)
+	there, _, err := directoryThere(root, want.SubDir)
 	if err != nil {
 		return err
 	}
@@ -139,13 +168,8 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 		if err := s.step(ctx, "copy"); err != nil {
 			return err
 		}
-		if err := op.fill(ctx, from, s.cfg.CopyWorkers, p); err != nil {
+		if err := s.fillVolume(ctx, op, from, want, p); err != nil {
 			return err
-		}
-		if parent := path.Dir(want.SubDir); parent != "." {
-			if err := root.MkdirAll(parent, parentMode); err != nil {
-				return err
-			}
 		}
 		if err := s.step(ctx, "put copy in its place"); err != nil {
 			return err
@@ -154,14 +178,17 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 		if _, err := cat.Read(want.SubDir); err != nil {
 			return err
 		}
-		if err := op.place(root, op.data(), want.SubDir); err != nil {
+		if err := op.placeVolume(root, want.SubDir); err != nil {
 			return err
 		}
 		// Nor may it go without one, should another controller have failed and taken
 		// the record back just now.
-		if _, _, err := s.claim(ctx, cat, want, SizeRange{}); err != nil {
+		if want, _, err = s.claim(ctx, cat, want, SizeRange{}); err != nil {
 			return err
 		}
+	}
+	if err := s.whole(ctx, cat, want); err != nil {
+		return err
 	}
 	if err := s.step(ctx, "end copy"); err != nil {
 		return err
@@ -172,20 +199,37 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 	return s.step(ctx, "answer")
 }
 
-// unclaim takes the record of a volume back that could not be made, for the
-// caller may give up for good. It stays while another controller may be making
-// the volume, and when this one is only told to stop.
-func (s *Store) unclaim(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, want catalog.Record) error {
+// fillVolume copies the content and gives its directory the owner and mode that
+// the class asks for; what it does not say stays as it is in the source.
+func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, want catalog.Record, p *tree.Progress) error {
+	data, err := op.openData()
+	if err != nil {
+		return err
+	}
+	defer data.close()
+	if from.archive != nil { // it need not say what the directory was like
+		if err := data.chmod(cmp.Or(s.cfg.Mode, volumeMode)); err != nil {
+			return err
+		}
+	}
+	if err := op.fill(ctx, from, s.cfg.CopyWorkers, p); err != nil {
+		return err
+	}
+	if err := own(data, want); err != nil || want.Mode == 0 {
+		return err
+	}
+	return data.chmod(want.Mode)
+}
+
+// unclaimCopy takes back what was made for a volume whose copy failed, for the
+// caller may give up for good. The record stays while another controller may be
+// making the volume, and when this one is only told to stop.
+func (s *Store) unclaimCopy(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, want catalog.Record) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // as said
 	}
 	others, err := cat.Temporary(operationKind(k))
 	if err != nil || len(others) > 0 {
-		return err
-	}
-	// After that: an operation is there until its directory is.
-	there, err := directoryThere(root, want.SubDir)
-	if err != nil || there {
 		return err
 	}
 	have, err := cat.Read(want.SubDir)
@@ -195,5 +239,11 @@ func (s *Store) unclaim(ctx context.Context, root *os.Root, cat *catalog.Catalog
 	if err != nil || have.Name != want.Name {
 		return err
 	}
-	return cat.Remove(want.SubDir)
+	id, err := volume.ParseID(have.ID)
+	if err != nil {
+		return fmt.Errorf("record of %s: %w", have.SubDir, err)
+	}
+	// Looks for the directory after that: an operation is there until its directory
+	// is.
+	return s.unclaim(root, cat, have, id)
 }

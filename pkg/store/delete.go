@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -18,11 +20,11 @@ import (
 )
 
 // Delete ends a volume, by its policy: its directory goes to the trash, whose
-// removal takes place later, or is kept. A volume that is gone is no error.
+// removal takes place later, is kept, or is kept under another name. A volume
+// that is gone is no error, also when its directory has become that of another.
 //
-// Errors: volume.ErrOwned when the directory belongs to another live volume,
-// volume.ErrUnsupported for a policy that would need more than is done here,
-// those of share.Cache.
+// Errors: volume.ErrOwned when the directory holds or lies in another live
+// volume, those of share.Cache.
 func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string) error {
 	if err := volume.CheckSubDir(id.SubDir); err != nil { // never the export itself
 		return fmt.Errorf("delete volume %s: %w", id, err)
@@ -43,6 +45,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
+	s.known.forget(id)
 	s.reclaim.kick(id.Export, mountOptions)
 	return nil
 }
@@ -54,7 +57,7 @@ func (s *Store) beforeDelete(cat *catalog.Catalog, k key, id volume.ID) error {
 		return err
 	}
 	rec, err := cat.Read(id.SubDir)
-	if err != nil || rec.Source == "" || mayDelete(rec, id) != nil {
+	if err != nil || rec.Source == "" || !isOf(rec, id) {
 		return nil //nolint:nilerr // it is not a volume with content; delete says what it is
 	}
 	return endOperations(cat, k, "")
@@ -65,54 +68,68 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	recorded := err == nil
 	switch {
 	case recorded:
-		err = mayDelete(rec, id)
+		var owner volume.ID
+		if owner, err = volume.ParseID(rec.ID); err != nil {
+			return fmt.Errorf("record of %s: %w", rec.SubDir, err)
+		}
+		if owner.Name != id.Name || rec.ArchiveOf != "" {
+			klog.FromContext(ctx).Info("The volume is gone and its directory is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
+			return nil
+		}
 	case errors.Is(err, fs.ErrNotExist):
-		// Made by a predecessor. It may still lie around or within a volume that
-		// has a record and must not take that with it.
-		err = cat.Conflict(id.SubDir)
+		// Made by a predecessor, or gone.
+		if _, err = lstat(root, id.SubDir); err == nil {
+			// It may lie around or within a volume that has a record and must not take
+			// that with it.
+			err = cat.Conflict(id.SubDir)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			if s.policy(rec, id) == volume.OnDeleteArchive {
+				return dropReservations(root, cat, id)
+			}
+			return nil
+		}
 	}
 	if err != nil {
 		return err
 	}
-	switch policy(rec, id) {
-	case volume.OnDeleteArchive:
-		return fmt.Errorf("%w: onDelete archive; nothing was changed", volume.ErrUnsupported)
-	case volume.OnDeleteDelete:
-		if err := s.trash(ctx, root, cat, id.SubDir); err != nil {
-			return err
-		}
-	case volume.OnDeleteRetain:
+	if err := s.dispose(ctx, root, cat, id, s.policy(rec, id)); err != nil {
+		return err
 	}
 	// Last: as long as there is something that a repeated call must do, there is
 	// the record, and nobody can adopt the directory.
 	if err := s.step(ctx, "remove record"); err != nil || !recorded {
 		return err
 	}
-	return cat.Remove(id.SubDir)
+	return forget(cat, id.SubDir, id)
 }
 
-// mayDelete decides whether the volume that owns the directory is the one that
-// is to be deleted, and not one that came to own it later.
-func mayDelete(rec catalog.Record, id volume.ID) error {
+// isOf tells whether the record is that of the volume, and not of another one
+// that has got its directory.
+func isOf(rec catalog.Record, id volume.ID) bool {
 	owner, err := volume.ParseID(rec.ID)
-	if err != nil {
-		return fmt.Errorf("record of %s: %w", rec.SubDir, err)
-	}
-	if owner.Name != id.Name {
-		return fmt.Errorf("%w: %s is now that of volume %s", volume.ErrOwned, id.SubDir, rec.Name)
-	}
-	return nil
+	return err == nil && owner.Name == id.Name && rec.ArchiveOf == ""
 }
 
-// policy of the volume: its record is newer than its ID, and where neither says,
-// the default of both predecessors' drivers counts.
-func policy(rec catalog.Record, id volume.ID) volume.OnDelete {
-	for _, p := range []volume.OnDelete{rec.OnDelete, id.OnDelete} {
-		if p != "" {
-			return p
-		}
+// policy of the volume: its record is newer than its ID, which is older than
+// what the driver's default is now.
+func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
+	return cmp.Or(rec.OnDelete, id.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
+}
+
+func (s *Store) dispose(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, policy volume.OnDelete) error {
+	switch policy {
+	case volume.OnDeleteRetain:
+		return nil
+	case volume.OnDeleteArchive:
+		return s.archive(ctx, root, cat, id)
 	}
-	return volume.OnDeleteDelete
+	if err := s.trash(ctx, root, cat, id.SubDir); err != nil {
+		return err
+	}
+	if err := s.step(ctx, "prune parents"); err != nil {
+		return err
+	}
+	return prune(root, id.SubDir)
 }
 
 // trash moves the directory where the reclaimer finds it. One rename, however
@@ -121,18 +138,30 @@ func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, 
 	if err := cat.Meta().MkdirAll(catalog.TrashDir, 0o700); err != nil {
 		return err
 	}
+	from, err := openPlace(root, subDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	bin, err := cat.Meta().OpenRoot(catalog.TrashDir)
+	if err != nil {
+		return err
+	}
+	defer bin.Close()
 	if err := s.step(ctx, "move directory to trash"); err != nil {
 		return err
 	}
 	for {
-		to := path.Join(volume.MetaDir, catalog.TrashDir, trashName(subDir, time.Now()))
-		err := root.Rename(subDir, to)
+		err := rename(from, place{parent: bin, name: trashName(subDir, time.Now())})
 		switch {
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
 			continue // another one of the very same name and nanosecond
 		case errors.Is(err, fs.ErrNotExist):
 			// Gone before, or the reply to a rename that took place was lost.
-			if _, err := root.Lstat(subDir); errors.Is(err, fs.ErrNotExist) {
+			if _, err := from.parent.Lstat(from.name); errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
 		}

@@ -50,17 +50,19 @@ func TestDeleteLegacy(t *testing.T) {
 		}
 	}
 	l.mustHave(t, "ns", "ns/sibling", "ns/sibling/data")
+	id, err := volume.ParseID("nfs.test#export#ns/sibling")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Delete(t.Context(), id, nil); err != nil {
+		t.Error(err)
+	}
+	l.mustHave(t)
 }
 
-func TestDeletePolicies(t *testing.T) {
+func TestDeleteRetains(t *testing.T) {
 	l := newLab(t)
 	l.put(t, "old/data")
-	archive := l.id("old")
-	archive.OnDelete = volume.OnDeleteArchive
-	if err := l.Delete(t.Context(), archive, nil); !errors.Is(err, volume.ErrUnsupported) {
-		t.Errorf("archive: %v, want ErrUnsupported", err)
-	}
-	l.mustHave(t, "old", "old/data")
 	retain := l.id("old")
 	retain.OnDelete = volume.OnDeleteRetain
 	for range 2 {
@@ -73,15 +75,17 @@ func TestDeletePolicies(t *testing.T) {
 
 // The policy that counts is the record's, which can be changed after the ID.
 func TestPolicy(t *testing.T) {
-	tests := []struct{ record, id, want volume.OnDelete }{
-		{"", "", volume.OnDeleteDelete},
-		{"", volume.OnDeleteRetain, volume.OnDeleteRetain},
-		{volume.OnDeleteRetain, volume.OnDeleteDelete, volume.OnDeleteRetain},
-		{volume.OnDeleteDelete, "", volume.OnDeleteDelete},
+	tests := []struct{ record, id, flag, want volume.OnDelete }{
+		{"", "", "", volume.OnDeleteDelete},
+		{"", "", volume.OnDeleteArchive, volume.OnDeleteArchive},
+		{"", volume.OnDeleteRetain, volume.OnDeleteArchive, volume.OnDeleteRetain},
+		{volume.OnDeleteRetain, volume.OnDeleteDelete, "", volume.OnDeleteRetain},
+		{volume.OnDeleteDelete, "", volume.OnDeleteRetain, volume.OnDeleteDelete},
 	}
 	for _, tt := range tests {
-		if got := policy(catalog.Record{OnDelete: tt.record}, volume.ID{OnDelete: tt.id}); got != tt.want {
-			t.Errorf("record %q, ID %q: %q, want %q", tt.record, tt.id, got, tt.want)
+		s := &Store{cfg: Config{OnDelete: tt.flag}}
+		if got := s.policy(catalog.Record{OnDelete: tt.record}, volume.ID{OnDelete: tt.id}); got != tt.want {
+			t.Errorf("record %q, ID %q, flag %q: %q, want %q", tt.record, tt.id, tt.flag, got, tt.want)
 		}
 	}
 }
@@ -95,10 +99,11 @@ func TestDeleteLeavesOthersAlone(t *testing.T) {
 	inside := l.id("pvc-1/sub")
 	later := l.id("pvc-1")
 	later.Name = "an-older-volume"
-	for name, id := range map[string]volume.ID{"within a live volume": inside, "owned by a later volume": later} {
-		if err := l.Delete(t.Context(), id, nil); !errors.Is(err, volume.ErrOwned) {
-			t.Errorf("%s: %v, want ErrOwned", name, err)
-		}
+	if err := l.Delete(t.Context(), inside, nil); !errors.Is(err, volume.ErrOwned) {
+		t.Errorf("within a live volume: %v, want ErrOwned", err)
+	}
+	if err := l.Delete(t.Context(), later, nil); err != nil {
+		t.Errorf("a volume that is gone: %v", err)
 	}
 	if after := l.tree(t); strings.Join(after, " ") != strings.Join(before, " ") {
 		t.Errorf("the export changed from %q to %q", before, after)
@@ -107,7 +112,7 @@ func TestDeleteLeavesOthersAlone(t *testing.T) {
 
 func TestDeleteAroundALiveVolume(t *testing.T) {
 	l := newLab(t)
-	rec, err := newRecord(l.request("x"), time.Now())
+	rec, err := l.newRecord(l.request("x"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -32,8 +33,8 @@ type jobs struct {
 }
 
 type job struct {
-	what     string // of identical calls
-	owner    string // whose deletion ends it
+	want     catalog.Record // of what it makes; the same for identical calls
+	owner    string         // whose deletion ends it
 	progress tree.Progress
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
@@ -63,12 +64,12 @@ func (j *jobs) close() {
 //
 // A job waits for a server that does not answer, as the kernel does; the callers
 // hear of it.
-func runJob[T any](ctx context.Context, s *Store, k key, owner, what string, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
+func runJob[T any](ctx context.Context, s *Store, k key, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
 	var none T
 	if err := s.answers(ctx, k); err != nil {
 		return none, err
 	}
-	j, err := s.copies.join(&s.jobs, k, owner, what, func(ctx context.Context, p *tree.Progress) (any, error) { return work(ctx, p) })
+	j, err := s.copies.join(&s.jobs, k, owner, want, func(ctx context.Context, p *tree.Progress) (any, error) { return work(ctx, p) })
 	if err != nil {
 		return none, err
 	}
@@ -116,21 +117,25 @@ func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-early))
 }
 
-func (j *jobs) join(running *sync.WaitGroup, k key, owner, what string, work func(context.Context, *tree.Progress) (any, error)) (*job, error) {
+func (j *jobs) join(running *sync.WaitGroup, k key, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (any, error)) (*job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if have := j.byKey[k]; have != nil {
-		if have.what != what {
-			return nil, fmt.Errorf("%w: it is being made from %s, asked for is %s", volume.ErrIncompatible, have.what, what)
+		// Not only of another source: classes may give two volumes one directory.
+		err := sameRequest(have.want, want, SizeRange{})
+		if err == nil {
+			have.waiting++
+			return have, nil
 		}
-		have.waiting++
-		return have, nil
+		if !have.ended() {
+			return nil, fmt.Errorf("it is being made: %w", err)
+		}
 	}
 	if j.ctx.Err() != nil {
 		return nil, errClosing
 	}
 	ctx, cancel := context.WithCancelCause(j.ctx)
-	made := &job{what: what, owner: owner, cancel: cancel, done: make(chan struct{}), waiting: 1}
+	made := &job{want: want, owner: owner, cancel: cancel, done: make(chan struct{}), waiting: 1}
 	j.byKey[k] = made
 	j.wg.Add(1)
 	running.Go(func() {
@@ -167,10 +172,17 @@ func (j *jobs) leave(k key, e *job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.waiting--
+	if e.ended() {
+		j.forget(k, e)
+	}
+}
+
+func (e *job) ended() bool {
 	select {
 	case <-e.done:
-		j.forget(k, e)
+		return true
 	default:
+		return false
 	}
 }
 
@@ -233,10 +245,8 @@ func (s *Store) CopyBacklog() (copies int, bytes, entries int64) {
 	s.copies.mu.Lock()
 	defer s.copies.mu.Unlock()
 	for _, e := range s.copies.byKey {
-		select {
-		case <-e.done:
+		if e.ended() {
 			continue
-		default:
 		}
 		copies++
 		b, n := e.progress.Left()

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,24 +30,14 @@ type SnapshotQuery struct {
 //
 // Errors: volume.ErrToken, those of share.Cache.
 func (s *Store) ListSnapshots(ctx context.Context, q SnapshotQuery) (page []Snapshot, next string, err error) {
-	after, err := parseToken(q.Token)
+	start, err := parseToken(q.Token)
 	if err != nil {
 		return nil, "", err
 	}
-	if q.Source != nil {
-		s.exports.add(q.Source.Export)
-	}
-	for _, export := range s.exports.list() {
-		if export.String() < after.export {
-			continue
-		}
-		name := ""
-		if export.String() == after.export {
-			name = after.name
-		}
-		more, err := s.snapshotsOn(ctx, export, name, q)
+	for _, e := range s.snapshotExports(start, q) {
+		more, err := s.snapshotsOn(ctx, e, start.in(e.export), q)
 		if err != nil {
-			return nil, "", fmt.Errorf("list snapshots on %s: %w", export, err)
+			return nil, "", fmt.Errorf("list snapshots on %s: %w", e.export, err)
 		}
 		page = append(page, more...)
 		if q.Max > 0 && len(page) > q.Max {
@@ -60,11 +49,31 @@ func (s *Store) ListSnapshots(ctx context.Context, q SnapshotQuery) (page []Snap
 	return page, "", nil
 }
 
+// snapshotExports are those to list from start on. That of the source need not be
+// known, and is not for having been asked for.
+func (s *Store) snapshotExports(start position, q SnapshotQuery) []knownExport {
+	list := s.known.from(start.export)
+	if q.Source == nil || q.Source.Export.String() < start.export {
+		return list
+	}
+	at, known := slices.BinarySearchFunc(list, q.Source.Export.String(), func(e knownExport, name string) int {
+		return strings.Compare(e.export.String(), name)
+	})
+	if known {
+		return list
+	}
+	return slices.Insert(list, at, knownExport{export: q.Source.Export})
+}
+
 // snapshotsOn lists one export after a name, and one more than fit on a page.
-func (s *Store) snapshotsOn(ctx context.Context, export volume.Export, after string, q SnapshotQuery) (page []Snapshot, err error) {
+func (s *Store) snapshotsOn(ctx context.Context, e knownExport, after string, q SnapshotQuery) (page []Snapshot, err error) {
 	// Not a snapshot's lock: only what is whole is there to be seen.
-	k := key{export, volume.MetaDir}
-	err = s.withVolume(ctx, k, s.anyShare(export, s.options(q.MountOptions)), func(ctx context.Context, h *share.Handle) error {
+	k := key{e.export, volume.MetaDir}
+	options := e.options
+	if len(q.MountOptions) > 0 {
+		options = q.MountOptions
+	}
+	err = s.withVolume(ctx, k, s.anyShare(e.export, s.options(options)), func(ctx context.Context, h *share.Handle) error {
 		return withCatalog(h, func(cat *catalog.Catalog) error {
 			names, err := cat.SnapshotNames()
 			if err != nil {
@@ -106,23 +115,4 @@ func readSnapshot(cat *catalog.Catalog, name string) (Snapshot, error) {
 func (s Snapshot) isOf(source volume.ID) bool {
 	id, err := volume.ParseID(s.SourceID)
 	return err == nil && sameVolume(id, source)
-}
-
-// position is the last snapshot of a page.
-type position struct{ export, name string }
-
-func (p position) token() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(p.export + "#" + p.name))
-}
-
-func parseToken(token string) (position, error) {
-	if token == "" {
-		return position{}, nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(token)
-	export, name, ok := strings.Cut(string(b), "#")
-	if err != nil || !ok || export == "" || name == "" {
-		return position{}, fmt.Errorf("%w: %q", volume.ErrToken, token)
-	}
-	return position{export, name}, nil
 }

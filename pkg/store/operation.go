@@ -88,11 +88,18 @@ func discard(cat *catalog.Catalog, name string) error {
 	return err
 }
 
-func (o *operation) data() string { return path.Join(o.name, catalog.SnapshotData) }
+// openData is the place of what is copied.
+func (o *operation) openData() (place, error) {
+	dir, err := o.cat.Meta().OpenRoot(o.name)
+	if err != nil {
+		return place{}, err
+	}
+	return place{parent: dir, name: catalog.SnapshotData, close: func() { dir.Close() }}, nil
+}
 
 // fill copies the content into the operation.
 func (o *operation) fill(ctx context.Context, from *content, workers int, p *tree.Progress) error {
-	to, err := o.cat.Meta().OpenRoot(o.data())
+	to, err := o.cat.Meta().OpenRoot(path.Join(o.name, catalog.SnapshotData))
 	if err != nil {
 		return err
 	}
@@ -134,11 +141,40 @@ func (o *operation) taken(err error) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// placed renames the copy to its place in the export.
-func (o *operation) place(root *os.Root, from, to string) error {
-	err := root.Rename(path.Join(volume.MetaDir, from), to)
+// placeVolume renames the copy to its place in the export, where parents may be
+// missing, or go with another volume's delete.
+func (o *operation) placeVolume(root *os.Root, subDir string) error {
+	from, err := o.openData()
+	if err == nil {
+		defer from.close()
+	}
+	for range maxLostRaces {
+		if err == nil {
+			var to place
+			if to, err = makePlace(root, subDir); err != nil {
+				return err
+			}
+			err = rename(from, to)
+			to.close()
+		}
+		if o.taken(err) {
+			return errTaken
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		err = nil
+	}
+	return fmt.Errorf("the directories above %s keep disappearing", subDir)
+}
+
+// placeSnapshot renames all of the operation to the place of the snapshot.
+func (o *operation) placeSnapshot(name string) error {
+	err := o.cat.Meta().Rename(o.name, catalog.SnapshotPath(name))
 	if o.taken(err) {
-		return fmt.Errorf("%w: another controller makes it as well", volume.ErrInProgress)
+		return errTaken
 	}
 	return err
 }
+
+var errTaken = fmt.Errorf("%w: another controller makes it as well", volume.ErrInProgress)

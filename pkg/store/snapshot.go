@@ -59,7 +59,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 		id.Export = *req.Export
 	}
 	k, src, options := snapshotKey(id), &Source{Volume: &req.Source}, s.options(req.MountOptions)
-	made, err := runJob(ctx, s, k, id.Source, src.String(), func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
+	made, err := runJob(ctx, s, k, id.Source, catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()}, func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
@@ -89,7 +89,7 @@ func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalo
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := s.takeSnapshot(ctx, h.Root(), op, from, id, req, p); err != nil {
+	if err := s.takeSnapshot(ctx, op, from, id, req, p); err != nil {
 		if ctx.Err() == nil {
 			err = errors.Join(err, op.end())
 		}
@@ -129,7 +129,7 @@ func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	return Snapshot{ID: id, SourceID: rec.SourceID, Bytes: rec.Bytes, Created: rec.Created}, nil
 }
 
-func (s *Store) takeSnapshot(ctx context.Context, root *os.Root, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, p *tree.Progress) error {
+func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, p *tree.Progress) error {
 	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Created: time.Now().UTC()}
 	if err := s.step(ctx, "copy"); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (s *Store) takeSnapshot(ctx context.Context, root *os.Root, op *operation, 
 	if err := s.step(ctx, "put snapshot in its place"); err != nil {
 		return err
 	}
-	err := op.place(root, op.name, snapshotKey(id).subDir)
+	err := op.placeSnapshot(id.Name)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
 		err = op.end() // another controller was faster
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -55,7 +54,7 @@ type content struct {
 	frozen         bool
 	bytes, entries int64
 	capacity       int64
-	archive        *archive
+	archive        *tarball
 	close          func()
 }
 
@@ -67,7 +66,7 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 	h := target
 	if !sameExport {
 		var err error
-		if h, err = s.cfg.Shares.AcquireAny(ctx, src.export(), s.cfg.MountOptions); err != nil {
+		if h, err = s.anyShare(src.export(), s.cfg.MountOptions)(ctx); err != nil {
 			release()
 			return nil, fmt.Errorf("source: %w", err)
 		}
@@ -99,24 +98,18 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 }
 
 func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, error) {
-	rec, err := cat.Read(id.SubDir)
-	switch {
-	case err == nil:
-		err = mayDelete(rec, id) // the directory is of that volume, not of a later one
-	case errors.Is(err, fs.ErrNotExist):
+	rec, err := find(export, cat, id) // the directory is of that volume, not of a later one
+	if err == nil && rec.Name == "" {
 		// Made by a predecessor; it must not give away volumes within it.
 		err = cat.Conflict(id.SubDir)
 	}
-	if errors.Is(err, volume.ErrOwned) {
-		return nil, fmt.Errorf("%w: %w", volume.ErrNotFound, err)
+	where := func() (*os.Root, error) { return openDirectory(export, id.SubDir) }
+	var root *os.Root
+	if err == nil {
+		root, err = where()
 	}
-	if err != nil {
-		return nil, err
-	}
-	where := func() (*os.Root, error) { return openTree(export, id.SubDir) }
-	root, err := where()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", volume.ErrNotFound, id.Export.Source(id.SubDir))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, volume.ErrOwned) {
+		return nil, fmt.Errorf("%w: %s: %w", volume.ErrNotFound, id.Export.Source(id.SubDir), err)
 	}
 	if err != nil {
 		return nil, err
@@ -139,8 +132,7 @@ func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (
 	if err != nil {
 		return nil, err
 	}
-	data := path.Join(volume.MetaDir, catalog.SnapshotPath(id.Name), catalog.SnapshotData)
-	where := func() (*os.Root, error) { return openTree(export, data) }
+	where := func() (*os.Root, error) { return openData(export, id.Name) }
 	root, err := where()
 	if err != nil {
 		return nil, err
@@ -148,40 +140,29 @@ func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (
 	return &content{root: root, where: where, frozen: true, bytes: rec.Bytes, entries: rec.Entries}, nil
 }
 
-// openTree opens a directory below root without following a symlink on the way.
-func openTree(root *os.Root, name string) (*os.Root, error) {
-	dir, err := root.OpenRoot(".")
+// openDirectory opens a volume's directory without following a symlink on the
+// way.
+func openDirectory(root *os.Root, subDir string) (*os.Root, error) {
+	p, err := openPlace(root, subDir)
 	if err != nil {
 		return nil, err
 	}
-	for part := range strings.SplitSeq(name, "/") {
-		next, err := enterTree(dir, part)
-		dir.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		dir = next
+	defer p.close()
+	dir, err := enter(p.parent, p.name, false)
+	if err != nil {
+		return nil, fmt.Errorf("directory %s: %w", subDir, err)
 	}
 	return dir, nil
 }
 
-func enterTree(dir *os.Root, name string) (*os.Root, error) {
-	before, err := dir.Lstat(name)
+// openData opens what a snapshot holds.
+func openData(export *os.Root, name string) (*os.Root, error) {
+	cat, err := catalog.Open(export)
 	if err != nil {
 		return nil, err
 	}
-	if !before.IsDir() {
-		return nil, fmt.Errorf("%w: %s is not a directory", fs.ErrNotExist, name)
-	}
-	next, err := dir.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	if after, err := next.Stat("."); err != nil || !os.SameFile(before, after) {
-		next.Close()
-		return nil, fmt.Errorf("%w: %s was replaced while it was opened", fs.ErrNotExist, name)
-	}
-	return next, nil
+	dir, err := openDirectory(cat.Meta(), path.Join(catalog.SnapshotPath(name), catalog.SnapshotData))
+	return dir, errors.Join(err, cat.Close())
 }
 
 // copyTo copies the content. In the end it looks whether all of it was there all

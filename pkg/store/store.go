@@ -43,6 +43,10 @@ type Config struct {
 	ReclaimRate int
 	// CopyWorkers is how many files a clone, snapshot or restore copies at a time.
 	CopyWorkers int
+	// OnDelete and Mode are for volumes that do not say; empty for deleting and
+	// for a mode that lets everybody write.
+	OnDelete volume.OnDelete
+	Mode     volume.Mode
 	// Metrics is optional.
 	Metrics prometheus.Registerer
 }
@@ -53,8 +57,10 @@ type Store struct {
 	locks   keylock.Locker[key]
 	reclaim *reclaimer
 	copies  *jobs
-	exports exports
 	jobs    sync.WaitGroup
+	known   known
+	// listings are for List, checks for ListHealth; each has a lock of every export.
+	listings, checks listings
 	// step is called between steps that change the export, by name. It ends a job
 	// whose caller has gone; tests end it there as kill -9 would.
 	step func(ctx context.Context, name string) error
@@ -131,10 +137,7 @@ func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(con
 			return
 		}
 		defer unlock()
-		done <- s.inShare(ctx, get, func(ctx context.Context, h *share.Handle) error {
-			s.exports.add(k.export)
-			return job(ctx, h)
-		})
+		done <- s.inShare(ctx, get, job)
 	})
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
@@ -169,10 +172,7 @@ func (s *Store) alone(ctx context.Context, k key, get acquire, job func(context.
 		return err
 	}
 	defer unlock()
-	return s.inShare(ctx, get, func(ctx context.Context, h *share.Handle) error {
-		s.exports.add(k.export)
-		return job(ctx, h)
-	})
+	return s.inShare(ctx, get, job)
 }
 
 func (s *Store) inShare(ctx context.Context, get acquire, job func(context.Context, *share.Handle) error) error {
@@ -181,7 +181,7 @@ func (s *Store) inShare(ctx context.Context, get acquire, job func(context.Conte
 		return err
 	}
 	defer h.Release()
-	return remountStale(h, job(ctx, h))
+	return remountStale(h, explain(h.Root(), job(ctx, h)))
 }
 
 // remountStale makes the next use of the share mount it anew if this one found
@@ -211,7 +211,7 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 	}
 	k := key{id.Export, id.SubDir}
 	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(mountOptions)), func(_ context.Context, h *share.Handle) error {
-		info, err := h.Root().Lstat(id.SubDir)
+		info, err := lstat(h.Root(), id.SubDir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("%w: %s", volume.ErrNotFound, k)
@@ -224,9 +224,25 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 	})
 }
 
+// thisShare is the export mounted with these options.
+func (s *Store) thisShare(export volume.Export, options []string) acquire {
+	return func(ctx context.Context) (*share.Handle, error) {
+		h, err := s.cfg.Shares.Acquire(ctx, export, options)
+		if err == nil {
+			s.known.add(export, options)
+		}
+		return h, err
+	}
+}
+
+// anyShare is the export as it is mounted, or else with these options.
 func (s *Store) anyShare(export volume.Export, options []string) acquire {
 	return func(ctx context.Context) (*share.Handle, error) {
-		return s.cfg.Shares.AcquireAny(ctx, export, options)
+		h, err := s.cfg.Shares.AcquireAny(ctx, export, options)
+		if err == nil {
+			s.known.add(export, options)
+		}
+		return h, err
 	}
 }
 

@@ -120,8 +120,9 @@ func (l *lab) tree(t *testing.T) []string {
 func (l *lab) mustHave(t *testing.T, want ...string) {
 	t.Helper()
 	got := slices.DeleteFunc(l.tree(t), func(n string) bool {
-		return n == volume.MetaDir || n == ".nfs-csi/trash" || n == ".nfs-csi/volumes" || n == ".nfs-csi/snapshots"
+		return slices.Contains([]string{volume.MetaDir, ".nfs-csi/trash", ".nfs-csi/volumes", ".nfs-csi/names", ".nfs-csi/snapshots"}, n)
 	})
+	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("on the server are %q, want %q", got, want)

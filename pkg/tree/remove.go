@@ -141,7 +141,8 @@ func (r *remover) listed(ctx context.Context, dir *os.Root, f *os.File) error {
 		if err := r.all(ctx, dir, entries); err != nil {
 			return err
 		}
-		if errors.Is(readErr, io.EOF) {
+		// Gone is a directory that another controller empties too.
+		if errors.Is(readErr, io.EOF) || errors.Is(readErr, fs.ErrNotExist) {
 			return nil
 		}
 		if readErr != nil {

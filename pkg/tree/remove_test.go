@@ -13,7 +13,7 @@ import (
 // a symlink, a testDir a directory.
 type testDir map[string]any
 
-func (d testDir) make(t *testing.T, at string) {
+func (d testDir) make(t testing.TB, at string) {
 	t.Helper()
 	for name, v := range d {
 		p := filepath.Join(at, name)
@@ -34,7 +34,7 @@ func (d testDir) make(t *testing.T, at string) {
 	}
 }
 
-func root(t *testing.T, content testDir) (*os.Root, string) {
+func root(t testing.TB, content testDir) (*os.Root, string) {
 	t.Helper()
 	dir := t.TempDir()
 	content.make(t, dir)

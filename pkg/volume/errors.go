@@ -41,6 +41,9 @@ var (
 	ErrShareNotFound = errors.New("NFS share not found")
 	// ErrAccessDenied: the server refuses this client or this identity.
 	ErrAccessDenied = errors.New("NFS access denied")
+	// ErrRefused: the server lets this identity in, but not do what is needed; the
+	// error says what the export lacks.
+	ErrRefused = errors.New("refused by the NFS server")
 	// ErrStale: the mount is there but what it shows is gone from the server.
 	ErrStale = errors.New("NFS mount is stale")
 	// ErrMountOptions: the kernel or the server does not take the mount options

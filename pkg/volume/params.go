@@ -2,17 +2,22 @@ package volume
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
 // Keys of StorageClass parameters and volumeAttributes, compared without case.
 const (
-	KeyServer       = "server"
-	KeyShare        = "share"
-	KeySubDir       = "subDir"
-	KeyMountOptions = "mountOptions"
+	KeyServer           = "server"
+	KeyShare            = "share"
+	KeySubDir           = "subDir"
+	KeyPathPattern      = "pathPattern" // nfs-subdir-external-provisioner's word for subDir
+	KeyOnDelete         = "onDelete"
+	KeyArchiveOnDelete  = "archiveOnDelete"
+	KeyMountPermissions = "mountPermissions"
+	KeyUID              = "uid"
+	KeyGID              = "gid"
+	KeyMode             = "mode"
+	KeyMountOptions     = "mountOptions"
 
 	// What the provisioner adds when it runs with --extra-create-metadata.
 	KeyPVCName      = "csi.storage.k8s.io/pvc/name"
@@ -26,43 +31,53 @@ const (
 // Params are the parameters of a StorageClass.
 type Params struct {
 	Export Export
+	// SubDir is a template, see ExpandSubDir; empty for a directory by the
+	// volume's name.
+	SubDir string
+	// OnDelete and Mode are empty where the class leaves them to the driver.
+	OnDelete OnDelete
+	// Mode of a new directory, whether the class calls it mode or
+	// mountPermissions; UID and GID own it, nil for whoever makes it.
+	Mode     Mode
+	UID, GID *uint32
 	// Metadata holds what the provisioner told about the claim, by key. It does
-	// not shape the volume.
+	// not shape the volume but through SubDir.
 	Metadata map[string]string
 }
 
 // ParseParams reads StorageClass parameters. Unknown keys are refused: a
 // misspelt one must not become a volume that is not what was asked for.
 func ParseParams(in map[string]string) (Params, error) {
-	known := []string{KeyServer, KeyShare, KeyPVCName, KeyPVCNamespace, KeyPVName}
-	p := Params{Metadata: map[string]string{}}
+	known := []string{
+		KeyServer, KeyShare, KeySubDir, KeyPathPattern, KeyOnDelete, KeyArchiveOnDelete,
+		KeyMountPermissions, KeyUID, KeyGID, KeyMode, KeyPVCName, KeyPVCNamespace, KeyPVName,
+	}
 	values, err := foldKeys(in)
 	if err != nil {
 		return Params{}, err
 	}
-	var server, share string
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		switch v := values[key]; key {
-		case KeyServer:
-			server = v
-		case KeyShare:
-			share = v
-		case KeyPVCName, KeyPVCNamespace, KeyPVName:
+	if err := checkKnown(values, known, "parameter"); err != nil {
+		return Params{}, err
+	}
+	p := Params{Metadata: map[string]string{}}
+	for _, key := range []string{KeyPVCName, KeyPVCNamespace, KeyPVName} {
+		if v, ok := values[key]; ok {
 			p.Metadata[key] = v
-		default:
-			return Params{}, fmt.Errorf("%w: unknown parameter %q, known are %s", ErrInvalid, key, strings.Join(known, ", "))
 		}
 	}
-	if p.Export, err = ParseExport(server, share); err != nil {
+	if p.Export, err = ParseExport(values[KeyServer], values[KeyShare]); err != nil {
 		return Params{}, fmt.Errorf("parameters: %w", err)
 	}
+	if p.SubDir, err = parseSubDir(values); err != nil {
+		return Params{}, err
+	}
+	if p.OnDelete, err = parsePolicy(values); err != nil {
+		return Params{}, err
+	}
+	if err := p.parseOwnership(values); err != nil {
+		return Params{}, err
+	}
 	return p, nil
-}
-
-// Shape is the part of the parameters that makes two requests for one name the
-// same request or not.
-func (p Params) Shape() map[string]string {
-	return map[string]string{KeyServer: p.Export.Server, KeyShare: p.Export.Share}
 }
 
 // Attributes are what a PV tells a node in volumeAttributes.

@@ -1,0 +1,67 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+)
+
+// A volume whose directory does not have its name is also found by its name:
+// names/<name> is a copy of its record, of which only the directory counts. It
+// tells when a name is asked for again with another directory.
+
+func namePath(name string) string { return path.Join(namesDir, name) }
+
+// DirectoryOf returns the directory of the live volume of that name, where it is
+// not the name itself; fs.ErrNotExist if there is none.
+func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
+	there, err := c.readFile(namePath(name))
+	if err != nil {
+		return "", fmt.Errorf("directory of the volume %s: %w", name, err)
+	}
+	rec, err := c.Read(there.SubDir)
+	if err == nil && rec.Name != there.Name {
+		err = fs.ErrNotExist // that volume is gone, its directory has another owner
+	}
+	if err != nil {
+		return "", err
+	}
+	return there.SubDir, nil
+}
+
+// SetDirectoryOf notes the directory of the volume that r is the record of.
+func (c *Catalog) SetDirectoryOf(name string, r Record) error {
+	b, err := encode(r)
+	if err != nil {
+		return err
+	}
+	temp, err := c.writeTemp(b)
+	if err == nil {
+		if err = c.meta.MkdirAll(namesDir, dirMode); err == nil {
+			err = c.meta.Rename(temp, namePath(name))
+		}
+		if err != nil {
+			err = errors.Join(err, c.meta.Remove(temp))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("directory of the volume %s: %w", name, err)
+	}
+	return nil
+}
+
+// ForgetDirectoryOf takes the note away if it says subDir.
+func (c *Catalog) ForgetDirectoryOf(name, subDir string) error {
+	there, err := c.readFile(namePath(name))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && there.SubDir != subDir {
+		return nil
+	}
+	if err == nil {
+		err = c.meta.Remove(namePath(name))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("directory of the volume %s: %w", name, err)
+	}
+	return nil
+}

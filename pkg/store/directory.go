@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// volumeMode of a new volume's directory unless said otherwise: pods run under
+// any uid and all must be able to write, as both predecessors have it. Other
+// volumes are no more reachable for that; the node mounts nothing above this
+// directory. The process must run with umask 0 for modes to be as given.
+const volumeMode volume.Mode = 0o777
+
+// unfinished is the mode of a directory that is still to get its owner and its
+// mode: nobody but root enters it, and no volume has it, since it would be of no
+// use to anyone.
+const unfinished volume.Mode = 0
+
+// inSteps tells whether the directory cannot be made as it is to be by mkdir(2)
+// alone.
+func inSteps(rec catalog.Record) bool {
+	return rec.UID != nil || rec.GID != nil || !modeOf(rec).Plain()
+}
+
+func modeOf(rec catalog.Record) volume.Mode {
+	if rec.Mode == 0 {
+		return volumeMode
+	}
+	return rec.Mode
+}
+
+// halfMade tells whether an earlier call made the directory and did not come to
+// give it its owner and mode.
+func halfMade(rec catalog.Record, info fs.FileInfo) bool {
+	return !rec.Adopted && inSteps(rec) && info.Mode().Perm() == unfinished.FileMode()
+}
+
+// makeDirectory makes the volume's directory, in one step that either leaves it
+// with its mode or not at all, or, where it is to have an owner, as unfinished
+// first. It is not made elsewhere and renamed into place: over an empty
+// directory rename(2) succeeds, and that could be this very volume, made by
+// another controller and mounted by a pod already.
+func (s *Store) makeDirectory(ctx context.Context, root *os.Root, rec catalog.Record) error {
+	if err := s.step(ctx, "make directory"); err != nil {
+		return err
+	}
+	first := modeOf(rec)
+	if inSteps(rec) {
+		first = unfinished
+	}
+	if err := mkdir(root, rec.SubDir, first); err != nil {
+		return err
+	}
+	if err := s.finishDirectory(ctx, root, rec); err != nil {
+		return err
+	}
+	return s.step(ctx, "answer")
+}
+
+func mkdir(root *os.Root, subDir string, mode volume.Mode) error {
+	for range maxLostRaces {
+		p, err := makePlace(root, subDir)
+		if err != nil {
+			return err
+		}
+		err = p.parent.Mkdir(p.name, mode.FileMode())
+		p.close()
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			_, _, err = directoryThere(root, subDir)
+			return err
+		case errors.Is(err, fs.ErrNotExist): // its parent was pruned meanwhile
+			continue
+		}
+		return err
+	}
+	return fmt.Errorf("the directories above %s keep disappearing", subDir)
+}
+
+// finishDirectory gives a directory that is unfinished its owner and, last, its
+// mode. chown(2) would clear setgid.
+func (s *Store) finishDirectory(ctx context.Context, root *os.Root, rec catalog.Record) error {
+	if !inSteps(rec) {
+		return nil
+	}
+	p, err := openPlace(root, rec.SubDir)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	info, err := p.parent.Lstat(p.name)
+	if err != nil || !halfMade(rec, info) { // another controller was here
+		return err
+	}
+	err = s.settle(ctx, p, rec)
+	if err != nil && ctx.Err() == nil {
+		err = errors.Join(err, p.rmdir())
+	}
+	return err
+}
+
+func (s *Store) settle(ctx context.Context, p place, rec catalog.Record) error {
+	if err := s.step(ctx, "own directory"); err != nil {
+		return err
+	}
+	if err := own(p, rec); err != nil {
+		return err
+	}
+	if err := s.step(ctx, "set mode of directory"); err != nil {
+		return err
+	}
+	return p.chmod(modeOf(rec))
+}
+
+func own(p place, rec catalog.Record) error {
+	if rec.UID == nil && rec.GID == nil {
+		return nil
+	}
+	uid, gid := -1, -1
+	if rec.UID != nil {
+		uid = int(*rec.UID)
+	}
+	if rec.GID != nil {
+		gid = int(*rec.GID)
+	}
+	err := p.parent.Lchown(p.name, uid, gid)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) {
+		return fmt.Errorf("%w: the server does not let the driver give a directory to %s; "+
+			"export with no_root_squash, or leave uid and gid out of the class: %w", volume.ErrRefused, owner(rec), err)
+	}
+	return err
+}
+
+func owner(rec catalog.Record) string {
+	switch {
+	case rec.UID == nil:
+		return fmt.Sprintf("gid %d", *rec.GID)
+	case rec.GID == nil:
+		return fmt.Sprintf("uid %d", *rec.UID)
+	}
+	return fmt.Sprintf("uid %d, gid %d", *rec.UID, *rec.GID)
+}
+
+// explain adds to a permission that is missing what the export is like, since
+// the remedy is there.
+func explain(root *os.Root, err error) error {
+	if !errors.Is(err, fs.ErrPermission) || errors.Is(err, volume.ErrRefused) {
+		return err
+	}
+	info, statErr := root.Stat(".")
+	if statErr != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("%w: the export's directory belongs to uid %d, gid %d and has mode %s; export it with no_root_squash, "+
+		"or give it to the user that root_squash or all_squash makes of root (anonuid, anongid): %w",
+		volume.ErrRefused, st.Uid, st.Gid, volume.Mode(st.Mode&0o7777), err)
+}

@@ -1,0 +1,247 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Severity of a condition.
+type Severity int
+
+// From a volume that works badly to one whose data is gone.
+const (
+	Degraded Severity = iota + 1
+	Inaccessible
+	DataLoss
+)
+
+// Condition is what is wrong with a volume.
+type Condition struct {
+	Severity Severity
+	// Reason is one word in CamelCase, Message is for people.
+	Reason, Message string
+}
+
+const (
+	// healthTimeout is when a server that does not answer makes a volume
+	// inaccessible.
+	healthTimeout = 5 * time.Second
+	// healthScan is how many volumes are looked at for one page at most.
+	healthScan = 500
+)
+
+// Health tells what is wrong with a volume; nothing if all is well.
+//
+// Errors: volume.ErrNotFound, volume.ErrInvalid.
+func (s *Store) Health(ctx context.Context, id volume.ID, mountOptions []string) ([]Condition, error) {
+	if err := volume.CheckSubDir(id.SubDir); err != nil {
+		return nil, err
+	}
+	probe, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	// Under the export's lock, not the volume's: a server that hangs blocks one
+	// probe of each export, not one for each call.
+	e := knownExport{export: id.Export, options: mountOptions}
+	found, err := onExport(probe, s, key{export: id.Export}, e, func(_ context.Context, h *share.Handle, cat *catalog.Catalog) ([]Condition, error) {
+		_, err := find(h.Root(), cat, id)
+		if broken := (*catalog.BrokenError)(nil); errors.As(err, &broken) {
+			return []Condition{{Degraded, "RecordUnreadable", broken.Error()}}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return inspect(h.Root(), id)
+	})
+	if err == nil {
+		return found, nil
+	}
+	if lost, ok := unusable(ctx, err); ok {
+		return []Condition{lost}, nil
+	}
+	return nil, fmt.Errorf("health of volume %s: %w", id, err)
+}
+
+// unusable makes a condition of an error that concerns the whole export.
+func unusable(ctx context.Context, err error) (Condition, bool) {
+	if ctx.Err() != nil {
+		return Condition{}, false
+	}
+	for _, known := range []struct {
+		err    error
+		reason string
+	}{
+		{volume.ErrUnreachable, "ServerUnreachable"},
+		{context.DeadlineExceeded, "ServerNotAnswering"},
+		{volume.ErrShareNotFound, "ShareNotFound"},
+		{volume.ErrAccessDenied, "AccessDenied"},
+		{volume.ErrRefused, "AccessDenied"},
+		{volume.ErrStale, "StaleMount"},
+	} {
+		if errors.Is(err, known.err) {
+			return Condition{Inaccessible, known.reason, err.Error()}, true
+		}
+	}
+	return Condition{}, false
+}
+
+// inspect looks at a volume that has a record or is a predecessor's.
+func inspect(root *os.Root, id volume.ID) ([]Condition, error) {
+	found, err := full(root)
+	if err != nil {
+		return nil, err
+	}
+	return append(found, lost(root, id)...), nil
+}
+
+func lost(root *os.Root, id volume.ID) []Condition {
+	where := id.Export.Source(id.SubDir)
+	info, err := lstat(root, id.SubDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []Condition{{DataLoss, "DirectoryMissing", where + " is gone, by other hands than the driver's"}}
+	case err != nil:
+		return []Condition{{Inaccessible, "DirectoryInaccessible", err.Error()}}
+	case !info.IsDir():
+		return []Condition{{DataLoss, "DirectoryReplaced", where + " is not a directory any more"}}
+	}
+	return nil
+}
+
+// full tells whether nothing can be written to the export.
+func full(root *os.Root) ([]Condition, error) {
+	st, err := statfs(root)
+	if err != nil {
+		return nil, err
+	}
+	var found []Condition
+	if st.Blocks > 0 && st.Bavail == 0 {
+		found = append(found, Condition{Degraded, "NoSpace", "the export has no free space"})
+	}
+	if st.Files > 0 && st.Ffree == 0 {
+		found = append(found, Condition{Degraded, "NoInodes", "the export can hold no more files"})
+	}
+	return found, nil
+}
+
+// Unhealthy is a volume and what is wrong with it.
+type Unhealthy struct {
+	ID         string
+	Conditions []Condition
+}
+
+// HealthPage of a list; it may be empty and yet have a next one.
+type HealthPage struct {
+	Volumes []Unhealthy
+	Next    string
+}
+
+// checked is a volume that was looked at.
+type checked struct {
+	subDir string
+	Unhealthy
+}
+
+// ListHealth is List for the volumes with which something is wrong. On an export
+// that cannot be used those are all that were seen on it before.
+//
+// Errors: volume.ErrToken.
+func (s *Store) ListHealth(ctx context.Context, limit int, token string) (HealthPage, error) {
+	start, err := parseToken(token)
+	if err != nil {
+		return HealthPage{}, fmt.Errorf("list health of volumes: %w", err)
+	}
+	var page HealthPage
+	looked := 0
+	for _, e := range s.known.from(start.export) {
+		list, err := s.check(ctx, e, start.in(e.export), healthScan-looked+1)
+		if err != nil {
+			return HealthPage{}, fmt.Errorf("list health of volumes on %s: %w", e.export, err)
+		}
+		for i, c := range list {
+			if c.Conditions != nil {
+				page.Volumes = append(page.Volumes, c.Unhealthy)
+			}
+			looked++
+			enough := limit > 0 && len(page.Volumes) == limit || looked == healthScan
+			if enough && i < len(list)-1 {
+				page.Next = position{e.export.String(), c.subDir}.token()
+				return page, nil
+			}
+			if enough {
+				page.Next = s.after(e, c.subDir)
+				return page, nil
+			}
+		}
+	}
+	return page, nil
+}
+
+// after is the token for what comes after the last volume of an export, if
+// there is another export.
+func (s *Store) after(e knownExport, subDir string) string {
+	if len(s.known.from(e.export.String())) < 2 {
+		return ""
+	}
+	return position{e.export.String(), subDir}.token()
+}
+
+func (s *Store) check(ctx context.Context, e knownExport, after string, want int) ([]checked, error) {
+	probe, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	// Beside List, which may take longer without anything being wrong.
+	k := key{e.export, volume.MetaDir + "/health"}
+	list, err := onExport(probe, s, k, e, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]checked, error) {
+		recs, err := walk(ctx, h.Root(), cat, s.checks.take(e.export, after == ""), after, want)
+		if err != nil {
+			return nil, err
+		}
+		return inspectAll(ctx, h.Root(), recs)
+	})
+	if err == nil {
+		return list, nil
+	}
+	condition, ok := unusable(ctx, err)
+	if !ok {
+		return nil, err
+	}
+	subDirs, ids := s.known.seen(e.export)
+	for _, subDir := range subDirs {
+		if comparePaths(subDir, after) > 0 {
+			list = append(list, checked{subDir, Unhealthy{ids[subDir], []Condition{condition}}})
+		}
+	}
+	return list[:min(len(list), want)], nil
+}
+
+func inspectAll(ctx context.Context, root *os.Root, recs []catalog.Record) ([]checked, error) {
+	common, err := full(root)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]checked, len(recs))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i, rec := range recs {
+		group.Go(func() error {
+			list[i].subDir = rec.SubDir
+			id, err := volume.ParseID(rec.ID)
+			if err != nil {
+				return nil //nolint:nilerr // List leaves it out as well
+			}
+			own := append(append([]Condition(nil), common...), lost(root, id)...)
+			list[i].Unhealthy = Unhealthy{rec.ID, own}
+			return groupCtx.Err()
+		})
+	}
+	return list, group.Wait()
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// known are the exports that this process has used, with the mount options that
+// worked, and the volumes it has seen on them.
+type known struct {
+	mu      sync.Mutex
+	exports map[volume.Export]*knownExport
+}
+
+type knownExport struct {
+	export  volume.Export
+	options []string
+	ids     map[string]string // by directory
+}
+
+func (k *known) add(export volume.Export, options []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.exports == nil {
+		k.exports = map[volume.Export]*knownExport{}
+	}
+	if k.exports[export] == nil {
+		k.exports[export] = &knownExport{export: export, options: options, ids: map[string]string{}}
+	}
+}
+
+func (k *known) saw(id volume.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.exports[id.Export]; e != nil {
+		e.ids[id.SubDir] = id.String()
+	}
+}
+
+func (k *known) forget(id volume.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.exports[id.Export]; e != nil {
+		delete(e.ids, id.SubDir)
+	}
+}
+
+// from lists the exports in order, from the one of that name on.
+func (k *known) from(name string) []knownExport {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var list []knownExport
+	for _, e := range k.exports {
+		if e.export.String() >= name {
+			list = append(list, knownExport{export: e.export, options: e.options})
+		}
+	}
+	slices.SortFunc(list, func(a, b knownExport) int { return cmp.Compare(a.export.String(), b.export.String()) })
+	return list
+}
+
+// seen lists, in order, the directories below the export that were volumes when
+// they were seen last, and their IDs.
+func (k *known) seen(export volume.Export) (subDirs []string, ids map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.exports[export]; e != nil {
+		ids = maps.Clone(e.ids)
+	}
+	return slices.SortedFunc(maps.Keys(ids), comparePaths), ids
+}

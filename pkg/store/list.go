@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Page of a list.
+type Page struct {
+	Volumes []Created
+	// Next is the token of the next page, empty after the last one.
+	Next string
+}
+
+// List lists the volumes that have records on the exports this process has used
+// since it started, up to limit of them, 0 for all. A page costs the reading of
+// its own records; the names are read once for all pages.
+//
+// Errors: volume.ErrToken, those of share.Cache.
+func (s *Store) List(ctx context.Context, limit int, token string) (Page, error) {
+	start, err := parseToken(token)
+	if err != nil {
+		return Page{}, fmt.Errorf("list volumes: %w", err)
+	}
+	var page Page
+	for _, e := range s.known.from(start.export) {
+		want := 0
+		if limit > 0 {
+			want = limit + 1 - len(page.Volumes) // one more tells whether there is a next page
+		}
+		more, err := s.listExport(ctx, e, start.in(e.export), want)
+		if err != nil {
+			return Page{}, fmt.Errorf("list volumes on %s: %w", e.export, err)
+		}
+		page.Volumes = append(page.Volumes, more...)
+		if limit > 0 && len(page.Volumes) > limit {
+			page.Volumes = page.Volumes[:limit]
+			last := page.Volumes[limit-1].ID
+			page.Next = position{last.Export.String(), last.SubDir}.token()
+			break
+		}
+	}
+	return page, nil
+}
+
+func (s *Store) listExport(ctx context.Context, e knownExport, after string, want int) ([]Created, error) {
+	k := key{e.export, volume.MetaDir}
+	return onExport(ctx, s, k, e, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]Created, error) {
+		recs, err := walk(ctx, h.Root(), cat, s.listings.take(e.export, after == ""), after, want)
+		var volumes []Created
+		for _, rec := range recs {
+			if id, err := volume.ParseID(rec.ID); err == nil && id.Export == e.export {
+				volumes = append(volumes, Created{ID: id, Capacity: rec.Capacity})
+				s.known.saw(id)
+			}
+		}
+		return volumes, err
+	})
+}
+
+// onExport runs job, one at a time per key, and returns what it found, unless
+// the caller is let go before.
+func onExport[T any](ctx context.Context, s *Store, k key, e knownExport,
+	job func(context.Context, *share.Handle, *catalog.Catalog) (T, error),
+) (T, error) {
+	found := make(chan T, 1)
+	err := s.withVolume(ctx, k, s.anyShare(e.export, s.options(e.options)), func(ctx context.Context, h *share.Handle) error {
+		return withCatalog(h, func(cat *catalog.Catalog) error {
+			v, err := job(ctx, h, cat)
+			found <- v
+			return err
+		})
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return <-found, nil
+}

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+const (
+	// readers is how many records are read at a time.
+	readers = 16
+	// batch is how many records are read before the next look at what is wanted.
+	batch = 64
+	// listingAge is how long names read for a page serve the next ones.
+	listingAge = time.Minute
+)
+
+// listings keeps the names that were read for a page for the pages after it:
+// those of one listing of each export.
+type listings struct {
+	mu     sync.Mutex
+	export map[volume.Export]*names
+}
+
+// names in directories of the catalog, in order. Whoever lists the export has it
+// alone.
+type names struct {
+	read  time.Time
+	below map[string][]string
+}
+
+func (l *listings) take(export volume.Export, fresh bool) *names {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.export == nil {
+		l.export = map[volume.Export]*names{}
+	}
+	n := l.export[export]
+	if n == nil || fresh || time.Since(n.read) > listingAge {
+		n = &names{read: time.Now(), below: map[string][]string{}}
+		l.export[export] = n
+	}
+	return n
+}
+
+// walk reads up to want records that come after that directory, 0 for all.
+func walk(ctx context.Context, root *os.Root, cat *catalog.Catalog, n *names, after string, want int) ([]catalog.Record, error) {
+	w := &walker{root: root, cat: cat, names: n, want: want}
+	if err := w.walk(ctx, "", after); err != nil {
+		return nil, err
+	}
+	if !w.full() {
+		clear(n.below) // this was the last page
+	}
+	return w.found, nil
+}
+
+// walker collects records in the order of comparePaths.
+type walker struct {
+	root  *os.Root
+	cat   *catalog.Catalog
+	names *names
+	want  int // 0 for all
+	found []catalog.Record
+}
+
+func (w *walker) full() bool { return w.want > 0 && len(w.found) >= w.want }
+
+// walk goes through what is below dir and comes after the path after, which is
+// relative to dir.
+func (w *walker) walk(ctx context.Context, dir, after string) error {
+	list, err := w.below(dir)
+	if err != nil {
+		return err
+	}
+	first, rest, nested := strings.Cut(after, "/")
+	for len(list) > 0 && after != "" && list[0] <= first {
+		if list[0] == first {
+			// The volume itself was listed before; if it was none, it may lead to some.
+			if err := w.within(ctx, path.Join(dir, first), rest, nested); err != nil {
+				return err
+			}
+		}
+		list = list[1:]
+	}
+	for len(list) > 0 && !w.full() {
+		n := min(batch, len(list))
+		if w.want > 0 {
+			n = min(n, w.want-len(w.found))
+		}
+		if err := w.take(ctx, dir, list[:n]); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return nil
+}
+
+func (w *walker) within(ctx context.Context, dir, after string, nested bool) error {
+	if !nested || w.full() {
+		return nil
+	}
+	return w.walk(ctx, dir, after)
+}
+
+func (w *walker) below(dir string) ([]string, error) {
+	if list, ok := w.names.below[dir]; ok {
+		return list, nil
+	}
+	list, err := w.cat.Below(dir)
+	if err == nil {
+		w.names.below[dir] = list
+	}
+	return list, err
+}
+
+// take reads the records of these directories, several at a time, and descends
+// into those that have none.
+func (w *walker) take(ctx context.Context, dir string, list []string) error {
+	recs, leads := make([]catalog.Record, len(list)), make([]bool, len(list))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i, name := range list {
+		group.Go(func() (err error) {
+			if err := groupCtx.Err(); err != nil {
+				return err
+			}
+			recs[i], leads[i], err = w.read(groupCtx, path.Join(dir, name))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, name := range list {
+		switch {
+		case w.full():
+			return nil
+		case leads[i]:
+			if err := w.walk(ctx, path.Join(dir, name), ""); err != nil {
+				return err
+			}
+		case recs[i].Name != "" && recs[i].ArchiveOf == "":
+			w.found = append(w.found, recs[i])
+		}
+	}
+	return nil
+}
+
+// read returns the record, or that the directory may lead to some. A record that
+// cannot be read must not hide all others.
+func (w *walker) read(ctx context.Context, subDir string) (rec catalog.Record, leads bool, err error) {
+	rec, err = w.cat.Read(subDir)
+	var broken *catalog.BrokenError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return catalog.Record{}, true, nil
+	case errors.As(err, &broken):
+		klog.FromContext(ctx).Error(err, "A record cannot be read; its volume is not listed", "subDir", subDir)
+		return catalog.Record{}, false, nil
+	}
+	if err == nil {
+		var coming bool
+		if coming, err = pending(w.root, rec); coming {
+			return catalog.Record{}, false, nil
+		}
+	}
+	return rec, false, err
+}

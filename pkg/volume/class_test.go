@@ -1,0 +1,107 @@
+package volume
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"strings"
+	"testing"
+)
+
+func class(more map[string]string) map[string]string {
+	in := map[string]string{"server": "s", "share": "/e"}
+	maps.Copy(in, more)
+	return in
+}
+
+func TestClass(t *testing.T) {
+	p, err := ParseParams(class(map[string]string{
+		"SubDir": "${.PVC.name}", "ONDELETE": "Retain", "mountpermissions": "02770", "UID": "1000", "gid": "0",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.SubDir != "${.PVC.name}" || p.OnDelete != OnDeleteRetain || p.Mode != 0o2770 || *p.UID != 1000 || *p.GID != 0 {
+		t.Errorf("read %+v", p)
+	}
+	want := class(map[string]string{"subDir": "${.PVC.name}", "onDelete": "retain", "mode": "2770", "uid": "1000", "gid": "0"})
+	if !maps.Equal(p.Shape(), want) {
+		t.Errorf("shape %v, want %v", p.Shape(), want)
+	}
+	same, err := ParseParams(class(map[string]string{"subDir": "", "onDelete": "", "mountPermissions": "0", "mode": "", "uid": ""}))
+	if err != nil || !maps.Equal(same.Shape(), class(nil)) {
+		t.Errorf("empty values shape it to %v, %v", same.Shape(), err)
+	}
+	if p, err = ParseParams(class(map[string]string{"pathPattern": "a/b", "mode": "777", "mountPermissions": "0777"})); err != nil || p.SubDir != "a/b" || p.Mode != 0o777 {
+		t.Errorf("read %+v, %v", p, err)
+	}
+}
+
+func TestClassPolicy(t *testing.T) {
+	for _, tt := range []struct {
+		in   map[string]string
+		want OnDelete
+	}{
+		{nil, ""},
+		{map[string]string{"archiveOnDelete": "true"}, OnDeleteArchive},
+		{map[string]string{"archiveOnDelete": "false"}, OnDeleteDelete},
+		{map[string]string{"archiveOnDelete": "true", "onDelete": "delete"}, OnDeleteDelete},
+		{map[string]string{"archiveOnDelete": "true", "onDelete": "retain"}, OnDeleteRetain},
+		{map[string]string{"archiveOnDelete": "false", "onDelete": "archive"}, OnDeleteArchive},
+	} {
+		if p, err := ParseParams(class(tt.in)); err != nil || p.OnDelete != tt.want {
+			t.Errorf("%v: %q, %v, want %q", tt.in, p.OnDelete, err, tt.want)
+		}
+	}
+}
+
+func TestClassRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		in   map[string]string
+		says string
+	}{
+		{map[string]string{"onDelete": "keep"}, "known are delete, retain, archive"},
+		{map[string]string{"archiveOnDelete": "maybe"}, "neither true nor false"},
+		{map[string]string{"subDir": "a", "pathPattern": "a"}, "are the same, give one"},
+		{map[string]string{"subDir": "/"}, "the export itself"},
+		{map[string]string{"mountPermissions": "0888"}, `mountPermissions: invalid: mode "0888"`},
+		{map[string]string{"mode": "10000"}, "octal"},
+		{map[string]string{"mode": "-1"}, "octal"},
+		{map[string]string{"mode": "0700", "mountPermissions": "0777"}, "contradict"},
+		{map[string]string{"uid": "root"}, `uid: invalid: "root"`},
+		{map[string]string{"gid": "4294967295"}, "gid"},
+		{map[string]string{"gid": "-1"}, "gid"},
+		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", known are server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, csi.storage.k8s.io/pvc/name`},
+	} {
+		if _, err := ParseParams(class(tt.in)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%v: %v, want ErrInvalid saying %q", tt.in, err, tt.says)
+		}
+	}
+}
+
+func TestParseMutable(t *testing.T) {
+	m, err := ParseMutable(map[string]string{"OnDelete": "archive", "mountPermissions": "0750"})
+	if want := (Mutable{OnDeleteArchive, 0o750}); err != nil || m != want {
+		t.Errorf("read %+v, %v, want %+v", m, err, want)
+	}
+	for _, in := range []map[string]string{{"server": "s"}, {"uid": "1"}, {"onDelete": "x"}, {"mountPermissions": "9"}, {"a": "b", "A": "c"}} {
+		if _, err := ParseMutable(in); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%v: %v, want ErrInvalid", in, err)
+		}
+	}
+}
+
+func TestMode(t *testing.T) {
+	b, err := json.Marshal(Mode(0o2750))
+	if err != nil || string(b) != `"2750"` {
+		t.Errorf("written %s, %v", b, err)
+	}
+	var m Mode
+	if err := json.Unmarshal(b, &m); err != nil || m != 0o2750 || m.Plain() || m.FileMode() != 0o750|fs.ModeSetgid {
+		t.Errorf("read %s, %v", m, err)
+	}
+	if !Mode(0o777).Plain() || Mode(0o1777).FileMode() != 0o777|fs.ModeSticky || Mode(0o4000).FileMode() != fs.ModeSetuid {
+		t.Error("bits are mixed up")
+	}
+}

@@ -1,0 +1,70 @@
+package volume
+
+import (
+	"fmt"
+	"strings"
+)
+
+// templateKeys are the tokens of a subDir, those of both predecessors, and the
+// metadata that each stands for.
+func templateKeys() map[string]string {
+	return map[string]string{
+		"pvc.metadata.name":      KeyPVCName,
+		"pvc.metadata.namespace": KeyPVCNamespace,
+		"pv.metadata.name":       KeyPVName,
+		".PVC.name":              KeyPVCName,
+		".PVC.namespace":         KeyPVCNamespace,
+	}
+}
+
+const knownTokens = "${pvc.metadata.name}, ${pvc.metadata.namespace}, ${pv.metadata.name}, ${.PVC.name}, ${.PVC.namespace}"
+
+// ExpandSubDir makes the directory of a volume from the subDir of its class. A
+// value fills in a part of one path component: only the class itself writes a
+// slash. What has no value is an error, never an empty string, which could turn
+// the directory into its parent.
+func ExpandSubDir(template string, metadata map[string]string) (string, error) {
+	var out strings.Builder
+	rest := strings.Trim(template, "/")
+	for {
+		text, after, found := strings.Cut(rest, "${")
+		out.WriteString(text)
+		if !found {
+			break
+		}
+		token, tail, closed := strings.Cut(after, "}")
+		if !closed {
+			return "", fmt.Errorf("%w: subDir %q: ${ without }", ErrInvalid, template)
+		}
+		value, err := tokenValue(token, metadata)
+		if err != nil {
+			return "", fmt.Errorf("subDir %q: %w", template, err)
+		}
+		out.WriteString(value)
+		rest = tail
+	}
+	subDir := out.String()
+	if err := CheckSubDir(subDir); err != nil {
+		return "", fmt.Errorf("subDir %q: %w", template, err)
+	}
+	return subDir, nil
+}
+
+func tokenValue(token string, metadata map[string]string) (string, error) {
+	if strings.HasPrefix(token, ".PVC.labels.") || strings.HasPrefix(token, ".PVC.annotations.") {
+		return "", fmt.Errorf("%w: ${%s}: a CSI driver is not told labels and annotations of claims; "+
+			"write the value itself into the class, or use one of %s", ErrInvalid, token, knownTokens)
+	}
+	key, known := templateKeys()[token]
+	if !known {
+		return "", fmt.Errorf("%w: unknown ${%s}, known are %s", ErrInvalid, token, knownTokens)
+	}
+	value := metadata[key]
+	if value == "" {
+		return "", fmt.Errorf("%w: ${%s} has no value; csi-provisioner gives it when it runs with --extra-create-metadata", ErrInvalid, token)
+	}
+	if err := CheckComponent(value); err != nil {
+		return "", fmt.Errorf("value of ${%s}: %w", token, err)
+	}
+	return value, nil
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+// parallels are how many callers there are at a time.
+var parallels = []struct {
+	name string
+	n    int
+}{{"seq", 1}, {"par10", 10}}
+
+// benchVolumes: CreateVolume beside mkdir(2), DeleteVolume of an empty volume
+// beside rename(2), over the same export.
+func benchVolumes(b *bench) error {
+	if _, err := b.create("warm", "xfs"); err != nil {
+		return err
+	}
+	for _, p := range parallels {
+		dir := filepath.Join(b.raw, "floor-"+p.name)
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			return err
+		}
+		per := b.rounds / p.n
+		mkdir, err := measure(p.n, per, func(i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o777) })
+		if err != nil {
+			return err
+		}
+		made := volumeSet{}
+		create, err := measure(p.n, per, func(i int) error {
+			v, err := b.create(fmt.Sprintf("volume-%s-%d", p.name, i), "xfs")
+			made.put(i, v)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		ratio(b.name("create-volume/"+p.name), create, mkdir, 10)
+
+		rename, err := measure(p.n, per, func(i int) error {
+			return os.Rename(filepath.Join(dir, fmt.Sprint(i)), filepath.Join(dir, fmt.Sprintf("renamed-%d", i)))
+		})
+		if err != nil {
+			return err
+		}
+		remove, err := measure(p.n, per, func(i int) error { return b.delete(made.get(i)) })
+		if err != nil {
+			return err
+		}
+		ratio(b.name("delete-volume/"+p.name), remove, rename, 10)
+	}
+	return nil
+}
+
+// benchDelete: DeleteVolume of a volume with many files beside that of an empty
+// one: the time of the call must not depend on what is in the volume.
+func benchDelete(b *bench) error {
+	const rounds = 3
+	var empty, full, rename samples
+	for i := range rounds {
+		none, err := b.create(fmt.Sprintf("empty-%d", i), "xfs")
+		if err != nil {
+			return err
+		}
+		many, err := b.create(fmt.Sprintf("full-%d", i), "xfs")
+		if err != nil {
+			return err
+		}
+		if err := fill(b.onDisk(many), b.files); err != nil {
+			return err
+		}
+		floor := filepath.Join(b.raw, fmt.Sprintf("floor-%d", i))
+		if err := os.Mkdir(floor, 0o777); err != nil {
+			return err
+		}
+		for _, step := range []struct {
+			into *samples
+			op   func(int) error
+		}{
+			{&rename, func(int) error { return os.Rename(floor, floor+"-renamed") }},
+			{&empty, func(int) error { return b.delete(none) }},
+			{&full, func(int) error { return b.delete(many) }},
+		} {
+			took, err := measure(1, 1, step.op)
+			if err != nil {
+				return err
+			}
+			*step.into = append(*step.into, took...)
+		}
+		if err := b.awaitEmptyTrash(); err != nil {
+			return err
+		}
+	}
+	figure(b.name(fmt.Sprintf("delete-volume-%d-files", b.files)), full.percentile(50), rename.percentile(50), 10)
+	figure(b.name(fmt.Sprintf("delete-volume-%d-files-over-empty", b.files)), full.percentile(50), empty.percentile(50), 1.2)
+	return nil
+}
+
+// benchReclaim: the time from DeleteVolume until the files are gone, beside
+// os.RemoveAll of the same tree over the same kind of mount.
+func benchReclaim(b *bench) error {
+	v, err := b.create("reclaimed", "xfs")
+	if err != nil {
+		return err
+	}
+	floorDir := filepath.Join(b.exports["xfs"], "removed")
+	for _, dir := range []string{b.onDisk(v), floorDir} {
+		if err := fill(dir, b.files); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := os.RemoveAll(filepath.Join(b.raw, "removed")); err != nil {
+		return err
+	}
+	floor := time.Since(began)
+	began = time.Now()
+	if err := b.delete(v); err != nil {
+		return err
+	}
+	if err := b.awaitEmptyTrash(); err != nil {
+		return err
+	}
+	target := 1.0
+	if b.network != roundTrip(0) {
+		target = 0.2
+	}
+	figure(b.name(fmt.Sprintf("reclaim-%d-files", b.files)), time.Since(began), floor, target)
+	return nil
+}
+
+// awaitEmptyTrash looks at the server's own disk, which costs the client nothing.
+func (b *bench) awaitEmptyTrash() error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left, err := os.ReadDir(filepath.Join(b.exports["xfs"], ".nfs-csi", "trash"))
+		if err != nil {
+			return err
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-b.ctx.Done():
+			return b.ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// fill makes n small files in directories of 1,000, on the server's own disk.
+func fill(dir string, n int) error {
+	for i := range n {
+		sub := filepath.Join(dir, fmt.Sprintf("dir-%d", i/1000))
+		if i%1000 == 0 {
+			if err := os.MkdirAll(sub, 0o777); err != nil {
+				return err
+			}
+		}
+		if err := os.WriteFile(filepath.Join(sub, fmt.Sprint(i)), []byte("x"), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// volumeSet is volumes by number, for workers in parallel.
+type volumeSet struct {
+	mu sync.Mutex
+	by map[int]*csi.Volume
+}
+
+func (s *volumeSet) put(i int, v *csi.Volume) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = map[int]*csi.Volume{}
+	}
+	s.by[i] = v
+}
+
+func (s *volumeSet) get(i int) *csi.Volume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.by[i]
+}
