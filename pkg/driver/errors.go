@@ -25,6 +25,8 @@ var (
 	// errPublishedOtherwise: something else, or the volume in another way, is
 	// mounted at the target.
 	errPublishedOtherwise = errors.New("the target is in use")
+	// errElsewhere: a symlink on the server leads out of where the volume is.
+	errElsewhere = errors.New("a symlink on the server leads elsewhere")
 	// errInUse: a volume for one writer has one already.
 	errInUse = errors.New("the volume is for one pod at a time")
 )
@@ -46,6 +48,7 @@ func mapping() []struct {
 		{context.Canceled, codes.Canceled, ""},
 		{volume.ErrUnreachable, codes.Unavailable, "check that the server is up and that a firewall lets this node reach it"},
 		{errNotAllowed, codes.PermissionDenied, ""},
+		{errElsewhere, codes.PermissionDenied, "nothing is mounted; find out who made the symlink"},
 		{volume.ErrInvalid, codes.InvalidArgument, ""},
 		{volume.ErrMountOptions, codes.InvalidArgument, "check mountOptions and which NFS versions the server speaks"},
 		{volume.ErrOutOfRange, codes.OutOfRange, ""},

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/klog/v2"
 
@@ -85,7 +86,7 @@ func (p *publisher) mount(ctx context.Context, pub publication) error {
 			return err
 		}
 	}
-	if err := p.mounter.Mount(ctx, pub.mount); err != nil || !pub.inline {
+	if err := p.mounter.Mount(ctx, pub.mount); err != nil || (!pub.inline && pub.mount.SubDir == "") {
 		return err
 	}
 	if err := p.checkWhere(ctx, pub); err != nil {
@@ -94,18 +95,30 @@ func (p *publisher) mount(ctx context.Context, pub publication) error {
 	return nil
 }
 
-// checkWhere looks whether what has been mounted is what was asked for. An NFSv4
-// client follows symlinks in the path of a share, wherever on the server they
-// lead, and shows in the mount table where it came out.
+// checkWhere looks whether what has been mounted is what was asked for.
 func (p *publisher) checkWhere(ctx context.Context, pub publication) error {
 	table, err := p.mounter.Mounts(ctx)
 	if err != nil {
 		return err
 	}
-	if top, ok := topAt(table, pub.mount.Target); !ok || top.Source != pub.mount.Source() {
-		return fmt.Errorf("%w: %s leads to %s", errNotAllowed, pub.mount.Source(), top.Source)
+	if top, ok := topAt(table, pub.mount.Target); !ok || !pub.shownAs(top.Source) {
+		return fmt.Errorf("%w: %s leads to %s", errElsewhere, pub.mount.Source(), top.Source)
 	}
 	return nil
+}
+
+// shownAs tells whether the mount table, which has source, shows this
+// publication. An NFSv4 client follows symlinks in the path, wherever on the
+// server they lead, and the table has where it came out. The share's own path is
+// the administrator's and may have symlinks; a volume's below it has none, and
+// neither has what a pod may name.
+func (pub publication) shownAs(source string) bool {
+	m := pub.mount
+	if source == m.Source() || pub.inline || m.SubDir == "" {
+		return source == m.Source()
+	}
+	server := strings.TrimSuffix(m.Export.String(), m.Export.Share)
+	return strings.HasPrefix(source, server+"/") && strings.HasSuffix(source, "/"+m.SubDir)
 }
 
 // settle looks at a target that exists: done when the volume is published there
@@ -148,7 +161,7 @@ func topAt(table []nfsmount.Entry, target string) (top nfsmount.Entry, mounted b
 }
 
 func samePublication(e nfsmount.Entry, pub publication) error {
-	if !e.IsNFS() || e.Source != pub.mount.Source() {
+	if !e.IsNFS() || !pub.shownAs(e.Source) {
 		return fmt.Errorf("%w: %s (%s) is mounted there", errPublishedOtherwise, e.Source, e.FSType)
 	}
 	if e.ReadOnly != pub.mount.Options.ReadOnly() {

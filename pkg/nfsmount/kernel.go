@@ -30,7 +30,7 @@ type KernelConfig struct {
 }
 
 // DefaultKernelConfig suits kubelet, which waits two minutes for a mount, and
-// the provisioner, which waits ten seconds.
+// csi-provisioner, which waits one.
 func DefaultKernelConfig() KernelConfig {
 	return KernelConfig{
 		DialTimeout:    5 * time.Second,

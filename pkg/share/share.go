@@ -41,8 +41,8 @@ type Config struct {
 	MountWait time.Duration
 }
 
-// DefaultMountWait leaves a caller who waits ten seconds, as csi-provisioner
-// does, the time to hear which server it was.
+// DefaultMountWait leaves a caller who waits ten seconds, as the external-provisioner
+// does by default, the time to hear which server it was.
 const DefaultMountWait = 8 * time.Second
 
 // Cache of mounted exports.

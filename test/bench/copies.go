@@ -28,12 +28,29 @@ var copyFloors = map[string][]string{
 // benchCopies: CreateSnapshot and the clone of a volume beside cp(1) over the
 // same mount, and what the plugin holds in memory meanwhile.
 func benchCopies(b *bench) error {
+	able, err := b.canCopy()
+	if err != nil {
+		return err
+	}
+	if !able {
+		fmt.Fprintln(os.Stderr, "bench: copies: not measured, the driver has no snapshots and clones")
+		return nil
+	}
 	for _, fs := range []string{"ext4", "xfs"} {
 		if err := b.benchCopiesOn(fs); err != nil {
 			return fmt.Errorf("%s: %w", fs, err)
 		}
 	}
 	return nil
+}
+
+func (b *bench) canCopy() (bool, error) {
+	resp, err := b.controller.ControllerGetCapabilities(b.ctx, &csi.ControllerGetCapabilitiesRequest{})
+	has := map[csi.ControllerServiceCapability_RPC_Type]bool{}
+	for _, c := range resp.GetCapabilities() {
+		has[c.GetRpc().GetType()] = true
+	}
+	return has[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT] && has[csi.ControllerServiceCapability_RPC_CLONE_VOLUME], err
 }
 
 func (b *bench) benchCopiesOn(fs string) error {

@@ -185,3 +185,36 @@ func TestInlineVolumesStayWithinTheAllowed(t *testing.T) {
 	_, err := s.NodePublishVolume(t.Context(), inline("real", "vers=3"))
 	mustFail(t, err, codes.InvalidArgument, "version 3")
 }
+
+// A symlink in the place of a volume's directory must not lead a pod to another
+// volume; one that an administrator made for the share is followed.
+func TestVolumeBehindASymlinkIsRefused(t *testing.T) {
+	s := plugin(t)
+	for name, export := range exports(t) {
+		victim, holder := serverDir(t, export), serverDir(t, export)
+		dir := filepath.Join(export.Share, holder)
+		mkdir(t, filepath.Join(dir, "real"))
+		for link, to := range map[string]string{"planted": "../" + victim, "up": "..", "share": "."} {
+			if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, sub := range []string{holder + "/planted", holder + "/up/" + victim + "/../" + holder + "/planted", holder + "/planted/."} {
+			req := publishReq(t, export, sub)
+			if _, err := s.NodePublishVolume(t.Context(), req); err == nil {
+				t.Errorf("%s: %s was published: %+v", name, sub, mountAt(t, req.GetTargetPath()))
+			}
+			if m := mountAt(t, req.GetTargetPath()); m != nil {
+				t.Errorf("%s: %s left %+v", name, sub, m)
+			}
+		}
+		_, err := s.NodePublishVolume(t.Context(), publishReq(t, export, holder+"/planted"))
+		mustFail(t, err, codes.PermissionDenied, "leads elsewhere")
+
+		linked := export
+		linked.Share += "/" + holder + "/share"
+		req := publishReq(t, linked, "real")
+		s.publish(t, req)
+		s.publish(t, req) // the same again
+	}
+}

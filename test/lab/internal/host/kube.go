@@ -110,7 +110,7 @@ func hashFiles(dir string, names ...string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
-// imagesDir is where `make images` leaves the archives, below the repository.
+// imagesDir is where `make lab-images` leaves the archives, below the repository.
 const imagesDir = "bin/images"
 
 // ImageArchives lists the archives that a node imports: those in dir, or in
@@ -119,7 +119,7 @@ func ImageArchives(dir string) ([]string, error) {
 	if dir == "" {
 		var err error
 		if dir, err = findUp(imagesDir); err != nil {
-			return nil, fmt.Errorf("%w; `make images` packs the images there", err)
+			return nil, fmt.Errorf("%w; `make lab-images` packs the images there", err)
 		}
 	}
 	dir, err := filepath.Abs(dir)
@@ -131,7 +131,7 @@ func ImageArchives(dir string) ([]string, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no image archives (*.tar) in %s: `make images` packs them", dir)
+		return nil, fmt.Errorf("no image archives (*.tar) in %s: `make lab-images` packs them", dir)
 	}
 	return found, nil
 }
