@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -66,7 +67,7 @@ func (b *bench) benchCopiesOn(fs string) error {
 		return err
 	}
 	floor, err := timed(func() error {
-		argv := append(copyFloors[fs], filepath.Join(raw, filepath.Base(b.onDisk(source))), filepath.Join(raw, "copied"))
+		argv := slices.Concat(copyFloors[fs], []string{filepath.Join(raw, filepath.Base(b.onDisk(source))), filepath.Join(raw, "copied")})
 		if out, err := exec.CommandContext(b.ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w: %s", argv, err, out)
 		}

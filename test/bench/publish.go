@@ -58,8 +58,8 @@ func (b *bench) benchPublishOn(v *csi.Volume, node string) error {
 		if err != nil {
 			return err
 		}
-		ratio(b.name("node-publish/"+node+"/"+p.name), publish, mount, 10)
-		ratio(b.name("node-unpublish/"+node+"/"+p.name), unpublish, umount, 10)
+		ratio(b.name("node-publish/"+node+"/"+p.name), publish, mount)
+		ratio(b.name("node-unpublish/"+node+"/"+p.name), unpublish, umount)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func benchVolumes(b *bench) error {
 		if err != nil {
 			return err
 		}
-		ratio(b.name("create-volume/"+p.name), create, mkdir, 10)
+		ratio(b.name("create-volume/"+p.name), create, mkdir)
 
 		rename, err := measure(p.n, per, func(i int) error {
 			return os.Rename(filepath.Join(dir, fmt.Sprint(i)), filepath.Join(dir, fmt.Sprintf("renamed-%d", i)))
@@ -53,7 +53,7 @@ func benchVolumes(b *bench) error {
 		if err != nil {
 			return err
 		}
-		ratio(b.name("delete-volume/"+p.name), remove, rename, 10)
+		ratio(b.name("delete-volume/"+p.name), remove, rename)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func benchDelete(b *bench) error {
 			return err
 		}
 	}
-	figure(b.name(fmt.Sprintf("delete-volume-%d-files", b.files)), full.percentile(50), rename.percentile(50), 10)
+	figure(b.name(fmt.Sprintf("delete-volume-%d-files", b.files)), full.percentile(50), rename.percentile(50), quickTarget)
 	figure(b.name(fmt.Sprintf("delete-volume-%d-files-over-empty", b.files)), full.percentile(50), empty.percentile(50), 1.2)
 	return nil
 }
