@@ -71,26 +71,13 @@ func TestClaimLifecycle(t *testing.T) {
 	if volumes := w.driver.Volumes(); len(volumes) != 0 {
 		t.Errorf("the driver still has %v", volumes)
 	}
-	checkMetrics(t, r, w.name)
-}
-
-func checkMetrics(t *testing.T, r *replica, driver string) {
-	t.Helper()
-	metrics, err := r.get(t.Context(), "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		`csi_sidecar_operations_seconds_count{driver_name="` + driver + `",grpc_status_code="OK",method_name="/csi.v1.Controller/CreateVolume"} 1`,
-		`controller_persistentvolumeclaim_provision_total{class="` + driver + `",source=""} 1`,
-		`controller_persistentvolume_delete_total{class="` + driver + `"}`,
+	w.awaitMetrics(r,
+		`csi_sidecar_operations_seconds_count{driver_name="`+w.name+`",grpc_status_code="OK",method_name="/csi.v1.Controller/CreateVolume"} 1`,
+		`controller_persistentvolumeclaim_provision_total{class="`+w.name+`",source=""} 1`,
+		`controller_persistentvolume_delete_total{class="`+w.name+`"}`,
 		`workqueue_depth{name="claims"}`,
 		`process_resident_memory_bytes`,
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("no metric %s", want)
-		}
-	}
+	)
 }
 
 func TestDriverErrorIsReportedAndRetried(t *testing.T) {

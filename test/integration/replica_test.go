@@ -2,11 +2,13 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/nfs-csi/nfs-csi/test/integration/cluster"
@@ -74,6 +76,20 @@ func (r *replica) get(ctx context.Context, path string) (string, error) {
 		err = fmt.Errorf("GET %s: %s: %s", path, response.Status, body)
 	}
 	return string(body), err
+}
+
+// awaitMetrics waits, as an operation is counted after what it did can be seen.
+func (w *world) awaitMetrics(r *replica, wanted ...string) {
+	w.Helper()
+	for _, want := range wanted {
+		w.eventually("there is a metric "+want, func() error {
+			metrics, err := r.get(w.Context(), "/metrics")
+			if err == nil && !strings.Contains(metrics, want) {
+				err = errors.New("there is none")
+			}
+			return err
+		})
+	}
 }
 
 // wait returns how a process ended.
