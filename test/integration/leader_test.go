@@ -80,13 +80,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	w.createClaim("before")
 	w.awaitBound("before")
 	for r, want := range map[*replica]string{leader: " 1", standby: " 0"} {
-		metrics, err := r.get(t.Context(), "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line := `leader_election_master_status{name="` + leaseName + `"}` + want; !strings.Contains(metrics, line) {
-			t.Errorf("no metric %s", line)
-		}
+		w.awaitMetrics(r, `leader_election_master_status{name="`+leaseName+`"}`+want)
 		if _, err := r.get(t.Context(), "/healthz/leader-election"); err != nil {
 			t.Error(err)
 		}
