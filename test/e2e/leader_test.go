@@ -102,7 +102,7 @@ func (e *env) cordon() {
 // an earlier test has killed.
 func (e *env) waitReady() {
 	e.t.Helper()
-	e.eventually("the driver is ready", func(ctx context.Context) error { return driverReady(ctx, e.client) })
+	e.eventually("the driver is ready", func(ctx context.Context) error { return driverReady(ctx, e.client, driverName) })
 }
 
 // leader is the pod that holds the lease and has renewed it after since.

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
-	err := install(ctx)
+	err := install(ctx, manifestsDir, driverName)
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: install:", err)
@@ -44,19 +44,26 @@ func TestMain(m *testing.M) {
 }
 
 // install applies the manifests as a user would and waits for the driver.
-func install(ctx context.Context) error {
-	kubectl := exec.CommandContext(ctx, "kubectl", "apply", "-k", manifestsDir)
-	kubectl.Stdout, kubectl.Stderr = os.Stdout, os.Stderr
-	if err := kubectl.Run(); err != nil {
-		return fmt.Errorf("kubectl apply -k %s: %w", manifestsDir, err)
+func install(ctx context.Context, dir, driver string) error {
+	if err := kubectl(ctx, "apply", "-k", dir); err != nil {
+		return err
 	}
 	client, err := newClient()
 	if err != nil {
 		return err
 	}
-	if err := poll(ctx, func(ctx context.Context) error { return driverReady(ctx, client) }); err != nil {
+	if err := poll(ctx, func(ctx context.Context) error { return driverReady(ctx, client, driver) }); err != nil {
 		dumpDriver(os.Stderr, client)
 		return err
+	}
+	return nil
+}
+
+func kubectl(ctx context.Context, args ...string) error {
+	command := exec.CommandContext(ctx, "kubectl", args...)
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%v: %w", command.Args, err)
 	}
 	return nil
 }
@@ -72,7 +79,7 @@ func newClient() (kubernetes.Interface, error) {
 
 // driverReady says what is missing until both workloads are as their
 // specification wants them and kubelet knows the driver on every node.
-func driverReady(ctx context.Context, client kubernetes.Interface) error {
+func driverReady(ctx context.Context, client kubernetes.Interface, driver string) error {
 	deployment, err := client.AppsV1().Deployments(driverNamespace).Get(ctx, controllerName, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -93,11 +100,11 @@ func driverReady(ctx context.Context, client kubernetes.Interface) error {
 	}
 	for _, node := range nodes.Items {
 		registered := false
-		for _, driver := range node.Spec.Drivers {
-			registered = registered || driver.Name == driverName
+		for _, known := range node.Spec.Drivers {
+			registered = registered || known.Name == driver
 		}
 		if !registered {
-			return fmt.Errorf("kubelet of node %s does not know %s", node.Name, driverName)
+			return fmt.Errorf("kubelet of node %s does not know %s", node.Name, driver)
 		}
 	}
 	return nil

@@ -23,13 +23,18 @@ const (
 // to its parameters. It goes when the test ends.
 func (e *env) createClass(changes map[string]string) string {
 	e.t.Helper()
+	return e.createClassOf(driverName, changes)
+}
+
+func (e *env) createClassOf(driver string, changes map[string]string) string {
+	e.t.Helper()
 	parameters := map[string]string{"server": e.server, "share": e.export}
 	for key, value := range changes {
 		parameters[key] = value
 	}
 	class, err := e.client.StorageV1().StorageClasses().Create(e.t.Context(), &storagev1.StorageClass{
 		ObjectMeta:   metav1.ObjectMeta{GenerateName: e.namespace + "-"},
-		Provisioner:  driverName,
+		Provisioner:  driver,
 		Parameters:   parameters,
 		MountOptions: []string{nfs42},
 	}, metav1.CreateOptions{})

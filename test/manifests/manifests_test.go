@@ -20,14 +20,20 @@ import (
 const (
 	base    = "../../deploy/kubernetes"
 	example = "../../deploy/kubernetes/example"
-	// With the opt-in component.
+	// With the opt-in components.
 	ephemeral = "testdata/ephemeral"
+	takeover  = "testdata/csi-driver-nfs"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 func TestGolden(t *testing.T) {
-	for golden, dir := range map[string]string{"base.yaml": base, "example.yaml": example, "ephemeral.yaml": ephemeral} {
+	for golden, dir := range map[string]string{
+		"base.yaml":           base,
+		"example.yaml":        example,
+		"ephemeral.yaml":      ephemeral,
+		"csi-driver-nfs.yaml": takeover,
+	} {
 		t.Run(golden, func(t *testing.T) {
 			got, err := manifests.Render(dir)
 			if err != nil {
@@ -53,7 +59,12 @@ func TestGolden(t *testing.T) {
 // decode finds an object and decodes it strictly: a misspelt field is an error.
 func decode[T any](t *testing.T, kind, name string) T {
 	t.Helper()
-	objects, err := manifests.Objects(base)
+	return decodeOf[T](t, base, kind, name)
+}
+
+func decodeOf[T any](t *testing.T, dir, kind, name string) T {
+	t.Helper()
+	objects, err := manifests.Objects(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +153,15 @@ func TestControllerSharesItsSocket(t *testing.T) {
 }
 
 func TestNodeMountsReachTheHost(t *testing.T) {
-	pod := decode[appsv1.DaemonSet](t, "DaemonSet", "nfs-csi-node").Spec.Template.Spec
+	for _, dir := range []string{base, ephemeral, takeover} {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			checkNode(t, decodeOf[appsv1.DaemonSet](t, dir, "DaemonSet", "nfs-csi-node").Spec.Template.Spec)
+		})
+	}
+}
+
+func checkNode(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
 	if !pod.HostNetwork {
 		t.Error("mounts made in a pod's network die with the pod")
 	}

@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	predecessor = "nfs.csi.k8s.io"
+	takeoverDir = "../manifests/testdata/csi-driver-nfs"
+)
+
+// TestTakeover goes the way of docs/migrate.md: under csi-driver-nfs's name the
+// driver serves a volume that csi-driver-nfs made, and its class.
+func TestTakeover(t *testing.T) {
+	e := newEnv(t)
+	e.reinstall(manifestsDir, takeoverDir, predecessor)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
+		defer cancel()
+		if err := kubectl(ctx, "delete", "-k", takeoverDir); err != nil {
+			t.Error(err)
+		}
+		if err := install(ctx, manifestsDir, driverName); err != nil {
+			t.Error(err)
+		}
+	})
+	class := e.createClassOf(predecessor, nil)
+	claim := e.createClaim(class)
+	made := e.waitBound(claim)
+
+	legacy := e.legacyClaim(class, "pvc-of-csi-driver-nfs", "kept since then")
+	pod := e.startPod(legacy, `grep -qx "kept since then" /data/file && echo now >/data/added`)
+	e.waitPhase(pod, corev1.PodSucceeded)
+	if got := e.read(legacy.Spec.VolumeName, "added"); got != "now\n" {
+		t.Errorf("the pod's file on the server holds %q", got)
+	}
+	e.deletePods(pod)
+	e.deleteLegacy(legacy)
+	e.expectOnExport(made.Name)
+	e.deleteClaim(claim)
+	e.expectOnExport()
+}
+
+// reinstall takes the driver away and installs it from another directory.
+func (e *env) reinstall(from, to, driver string) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), installTimeout)
+	defer cancel()
+	if err := kubectl(ctx, "delete", "-k", from); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := install(ctx, to, driver); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// legacyClaim makes what csi-driver-nfs and external-provisioner leave behind: a
+// directory without a record, a volume with an ID in their form, and its claim.
+func (e *env) legacyClaim(class, name, content string) *corev1.PersistentVolumeClaim {
+	e.t.Helper()
+	dir := filepath.Join(e.export, name)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content+"\n"), 0o666); err != nil {
+		e.t.Fatal(err)
+	}
+	const claimName = "legacy"
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(claimSize)}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+			Annotations: map[string]string{
+				"pv.kubernetes.io/provisioned-by":                            predecessor,
+				"volume.kubernetes.io/provisioner-deletion-secret-name":      "",
+				"volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
+			},
+			Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName:              class,
+			Capacity:                      size,
+			AccessModes:                   modes,
+			MountOptions:                  []string{nfs42},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef:                      &corev1.ObjectReference{Namespace: e.namespace, Name: claimName},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{
+					Driver:       predecessor,
+					VolumeHandle: strings.Join([]string{e.server, strings.Trim(e.export, "/"), name, "", ""}, "#"),
+					VolumeAttributes: map[string]string{
+						"server":                           e.server,
+						"share":                            e.export,
+						"csi.storage.k8s.io/pv/name":       name,
+						"csi.storage.k8s.io/pvc/name":      claimName,
+						"csi.storage.k8s.io/pvc/namespace": e.namespace,
+						"storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-1234-" + predecessor,
+						"subdir": name,
+					},
+				},
+			},
+		},
+	}
+	if _, err := e.client.CoreV1().PersistentVolumes().Create(e.t.Context(), volume, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	claim, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Create(e.t.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: claimName},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class,
+			VolumeName:       name,
+			AccessModes:      modes,
+			Resources:        corev1.VolumeResourceRequirements{Requests: size},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return claim
+}
+
+func (e *env) deleteLegacy(claim *corev1.PersistentVolumeClaim) {
+	e.t.Helper()
+	err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Delete(e.t.Context(), claim.Name, metav1.DeleteOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.eventually("volume "+claim.Spec.VolumeName+" is gone", func(ctx context.Context) error {
+		_, err := e.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+		return isGone("volume", err)
+	})
+}
+
+// read gives a file of a volume from the server's own disk.
+func (e *env) read(volume, name string) string {
+	e.t.Helper()
+	content, err := os.ReadFile(filepath.Join(e.export, volume, name))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return string(content)
+}
