@@ -44,7 +44,7 @@ type command func(context.Context) (int, error)
 // parse turns arguments into what to run, and runs nothing.
 func parse(args []string) (command, error) {
 	o := host.Options{}
-	var images string
+	var images []string
 	flags := pflag.NewFlagSet("lab", pflag.ContinueOnError)
 	flags.Usage = func() { printUsage(os.Stdout, flags) }
 	flags.SortFlags = false
@@ -57,7 +57,7 @@ func parse(args []string) (command, error) {
 	flags.StringVar(&o.XFSSize, "xfs-size", "4G", "size of the XFS export")
 	flags.StringVar(&o.NodeSize, "node-size", "8G", "size of the node's own disk (cluster)")
 	flags.StringArrayVar(&o.Env, "env", nil, "NAME=VALUE for the command's environment; may be given again")
-	flags.StringVar(&images, "images", "", "directory of the image archives to import into the node (cluster; default bin/images of the repository)")
+	flags.StringArrayVar(&images, "images", nil, "directory of image archives to import into the node; may be given again (cluster; default bin/images of the repository)")
 
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -91,12 +91,12 @@ func parse(args []string) (command, error) {
 	return nil, fmt.Errorf("unknown command %q: want deps, build, nfs or cluster", rest[0])
 }
 
-func runCluster(ctx context.Context, o host.Options, images string) (int, error) {
+func runCluster(ctx context.Context, o host.Options, images []string) (int, error) {
 	kube, err := host.BuildKube(ctx, o.CacheDir)
 	if err != nil {
 		return 0, err
 	}
-	archives, err := host.ImageArchives(images)
+	archives, err := host.ImageArchives(images...)
 	if err != nil {
 		return 0, err
 	}

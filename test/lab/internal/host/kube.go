@@ -113,25 +113,35 @@ func hashFiles(dir string, names ...string) (string, error) {
 // imagesDir is where `make lab-images` leaves the archives, below the repository.
 const imagesDir = "bin/images"
 
-// ImageArchives lists the archives that a node imports: those in dir, or in
-// the repository's when it is empty.
-func ImageArchives(dir string) ([]string, error) {
-	if dir == "" {
-		var err error
-		if dir, err = findUp(imagesDir); err != nil {
+// ImageArchives lists the archives that a node imports: those in the directories,
+// or in the repository's when none is given.
+func ImageArchives(dirs ...string) ([]string, error) {
+	if len(dirs) == 0 {
+		dir, err := findUp(imagesDir)
+		if err != nil {
 			return nil, fmt.Errorf("%w; `make lab-images` packs the images there", err)
 		}
+		dirs = []string{dir}
 	}
+	var archives []string
+	for _, dir := range dirs {
+		found, err := archivesIn(dir)
+		if err != nil {
+			return nil, err
+		}
+		archives = append(archives, found...)
+	}
+	return archives, nil
+}
+
+func archivesIn(dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	found, err := filepath.Glob(strings.ReplaceAll(dir, "*", `\*`) + "/*.tar")
-	if err != nil {
-		return nil, err
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("no image archives (*.tar) in %s: `make lab-images` packs them", dir)
 	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("no image archives (*.tar) in %s: `make lab-images` packs them", dir)
-	}
-	return found, nil
+	return found, err
 }
