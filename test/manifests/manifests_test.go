@@ -23,6 +23,7 @@ const (
 	// With the opt-in components.
 	ephemeral = "testdata/ephemeral"
 	takeover  = "testdata/csi-driver-nfs"
+	sidecars  = "testdata/sidecars"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -33,6 +34,7 @@ func TestGolden(t *testing.T) {
 		"example.yaml":        example,
 		"ephemeral.yaml":      ephemeral,
 		"csi-driver-nfs.yaml": takeover,
+		"sidecars.yaml":       sidecars,
 	} {
 		t.Run(golden, func(t *testing.T) {
 			got, err := manifests.Render(dir)
