@@ -10,8 +10,8 @@ VERSION ?= $(shell sed -n 's/^ *newTag: *//p' deploy/kubernetes/kustomization.ya
 REGISTRY ?= ghcr.io/nfs-csi
 PROGRAMS := nfsplugin csi-provisioner
 
-# The modules that are tested and linted; hack/tools and test/lab/kube only pin
-# and wrap other people's programs.
+# The modules that are tested and linted; hack/tools, test/lab/kube and
+# test/lab/sidecars only pin and wrap other people's programs.
 MODULES := . hack test
 # Unit tests of the test module: what runs without a lab.
 TEST_UNIT := ./lab/... ./manifests/... ./sanity/...
@@ -22,6 +22,11 @@ TESTFLAGS ?=
 
 # Given to the bench, for example --only=publish.
 BENCHFLAGS ?=
+
+# What suites have to have built. hack/test-all makes it once, and then says so with
+# BUILT, as it runs suites side by side.
+BUILT ?=
+needs = $(if $(BUILT),,$(1))
 
 IMAGES := $(BIN)/images
 TESTS := $(BIN)/test
@@ -75,14 +80,17 @@ $(LAB_ENV): | lab
 	touch $@
 
 .PHONY: lab-build
-lab-build: lab lab-deps ## Build and cache the lab's Kubernetes (some minutes, once)
-	$(LAB) build
+lab-build: $(call needs,lab lab-deps) ## Build and cache the lab's Kubernetes (some minutes, once)
+	nice $(LAB) build
 
 ##@ Test
 
 .PHONY: test
 test: ## Run every test, cheap ones first, and sum them up
-	hack/test-all unit lab nfs sanity integration e2e
+	hack/test-all unit -- 'lab nfs sanity' 'integration e2e'
+
+.PHONY: test-needs
+test-needs: lab-images
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither root nor the lab
@@ -98,12 +106,12 @@ fuzz: ## Run every fuzz target of the product for FUZZTIME each, from the seeds 
 	hack/fuzz $(FUZZTIME)
 
 .PHONY: test-integration
-test-integration: build lab-build ## Run csi-provisioner against a real API server, here, without the lab
+test-integration: $(call needs,build) lab-build ## Run csi-provisioner against a real API server, here, without the lab
 	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
 		go test $(TESTFLAGS) -count=1 ./integration/...
 
 .PHONY: test-lab
-test-lab: lab lab-deps ## Boot the lab's guest and hold it to what docs/lab.md says
+test-lab: $(call needs,lab lab-deps) ## Boot the lab's guest and hold it to what docs/lab.md says
 	cd test && LAB_BINARY=$(abspath $(LAB)) go test $(TESTFLAGS) -count=1 ./boot
 
 # In the guest run test binaries that were built here: $(call in_guest,nfs|cluster,PACKAGE)
@@ -114,15 +122,15 @@ $(LAB) $(1) -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/$(2)
 endef
 
 .PHONY: test-nfs
-test-nfs: lab lab-deps ## Run the tests that need a kernel NFS server, in the lab
+test-nfs: $(call needs,lab lab-deps) ## Run the tests that need a kernel NFS server, in the lab
 	$(call in_guest,nfs,nfs)
 
 .PHONY: test-sanity
-test-sanity: build lab lab-deps ## Run csi-sanity against nfsplugin on real NFS, in the lab
+test-sanity: $(call needs,build lab lab-deps) ## Run csi-sanity against nfsplugin on real NFS, in the lab
 	$(call in_guest,nfs,sanity)
 
 .PHONY: test-e2e
-test-e2e: lab-images lab-build ## Run the tests on a real Kubernetes node, in the lab
+test-e2e: $(call needs,lab-images) lab-build ## Run the tests on a real Kubernetes node, in the lab
 	$(call in_guest,cluster,e2e)
 
 .PHONY: demo
