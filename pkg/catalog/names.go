@@ -30,8 +30,40 @@ func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
 	return there.SubDir, nil
 }
 
-// SetDirectoryOf notes the directory of the volume that r is the record of.
+// NotedDirectoryOf returns what is noted for the name, also where there is no
+// volume yet or any more; fs.ErrNotExist if nothing is.
+func (c *Catalog) NotedDirectoryOf(name string) (Record, error) {
+	noted, err := c.readFile(namePath(name))
+	if err != nil {
+		return Record{}, fmt.Errorf("directory of the volume %s: %w", name, err)
+	}
+	return noted, nil
+}
+
+// NoteDirectoryOf is SetDirectoryOf for a name that has no note; fs.ErrExist if
+// it has one. Of any number of controllers exactly one succeeds.
+func (c *Catalog) NoteDirectoryOf(name string, r Record) error {
+	return c.putNote(name, r, func(temp string) error {
+		err := c.meta.Link(temp, namePath(name))
+		if errors.Is(err, fs.ErrExist) && c.same(temp, namePath(name)) {
+			err = nil // the reply was lost and the server saw the request twice
+		}
+		return errors.Join(err, c.meta.Remove(temp))
+	})
+}
+
+// SetDirectoryOf notes the directory of the volume that r is the record of,
+// whatever was noted before.
 func (c *Catalog) SetDirectoryOf(name string, r Record) error {
+	return c.putNote(name, r, func(temp string) error {
+		if err := c.meta.Rename(temp, namePath(name)); err != nil {
+			return errors.Join(err, c.meta.Remove(temp))
+		}
+		return nil
+	})
+}
+
+func (c *Catalog) putNote(name string, r Record, put func(temp string) error) error {
 	b, err := encode(r)
 	if err != nil {
 		return err
@@ -39,9 +71,8 @@ func (c *Catalog) SetDirectoryOf(name string, r Record) error {
 	temp, err := c.writeTemp(b)
 	if err == nil {
 		if err = c.meta.MkdirAll(namesDir, dirMode); err == nil {
-			err = c.meta.Rename(temp, namePath(name))
-		}
-		if err != nil {
+			err = put(temp)
+		} else {
 			err = errors.Join(err, c.meta.Remove(temp))
 		}
 	}

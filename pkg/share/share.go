@@ -110,14 +110,20 @@ func clean(ctx context.Context, m Mounter, dir string) error {
 	return nil
 }
 
+// ownOptions win over those asked for. Nobody runs, or opens devices, from the
+// controller's mounts, and whatever pods may be given, the controller has to
+// write. That something is not there, which another controller may have made a
+// moment ago, the kernel must not say by memory.
+func ownOptions() []string {
+	return []string{"rw", "nosuid", "nodev", "noexec", "lookupcache=positive"}
+}
+
 // Acquire returns the export mounted with these options, mounting it if it is
 // not, or anew if the mount is stale. The server has answered a moment ago. The
 // handle must be released. Errors: those of nfsmount.Mounter; when the mount
 // takes long, volume.ErrUnreachable, while it goes on for the next caller.
 func (c *Cache) Acquire(ctx context.Context, export volume.Export, options []string) (*Handle, error) {
-	// Nobody runs, or opens devices, from the controller's mounts, and whatever
-	// pods may be given, the controller has to write.
-	opts, err := nfsmount.ParseOptions(slices.Concat(options, []string{"rw", "nosuid", "nodev", "noexec"}))
+	opts, err := nfsmount.ParseOptions(slices.Concat(options, ownOptions()))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +133,7 @@ func (c *Cache) Acquire(ctx context.Context, export volume.Export, options []str
 // AcquireAny is Acquire for callers who do not know the options the export was
 // used with: a mount of it that is there already will do.
 func (c *Cache) AcquireAny(ctx context.Context, export volume.Export, fallback []string) (*Handle, error) {
-	opts, err := nfsmount.ParseOptions(slices.Concat(fallback, []string{"rw", "nosuid", "nodev", "noexec"}))
+	opts, err := nfsmount.ParseOptions(slices.Concat(fallback, ownOptions()))
 	if err != nil {
 		return nil, err
 	}

@@ -266,7 +266,7 @@ func TestMountsAreSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Release()
-	want, err := nfsmount.ParseOptions([]string{"nosuid,nodev,noexec,hard"})
+	want, err := nfsmount.ParseOptions([]string{"nosuid,nodev,noexec,hard,lookupcache=positive"})
 	if err != nil {
 		t.Fatal(err)
 	}

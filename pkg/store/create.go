@@ -106,6 +106,11 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if err != nil {
 		return Created{}, err
 	}
+	if there { // mkdir(2) asks the server, this does not
+		if there, info, err = directoryNow(root, want.SubDir); err != nil {
+			return Created{}, err
+		}
+	}
 	want.Adopted = there
 	rec, isNew, err := s.claim(ctx, cat, want, size)
 	if err != nil {
@@ -114,6 +119,14 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	id, err := volume.ParseID(rec.ID)
 	if err != nil {
 		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
+	}
+	if isNew && there {
+		// A delete by another controller takes the directory first and the record
+		// last, which was gone just now.
+		if still, _, err := directoryNow(root, rec.SubDir); err != nil || !still {
+			err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
+			return Created{}, errors.Join(err, s.unclaim(root, cat, rec, id))
+		}
 	}
 	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
@@ -160,12 +173,15 @@ func directoryThere(root *os.Root, subDir string) (bool, fs.FileInfo, error) {
 // request.
 func (s *Store) claim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
 	have, err := cat.Read(want.SubDir)
-	if errors.Is(err, fs.ErrNotExist) {
+	for range maxLostRaces {
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 		err = s.newClaim(ctx, cat, want)
 		if err == nil {
 			return want, true, nil
 		}
-		if errors.Is(err, fs.ErrExist) { // another controller was faster
+		if errors.Is(err, fs.ErrExist) { // another controller was faster, or even deletes it again
 			have, err = cat.Read(want.SubDir)
 		}
 	}
@@ -186,43 +202,18 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 		return err
 	}
 	if err := cat.Create(want); err != nil {
-		return err
+		return errors.Join(err, unname(cat, want))
 	}
 	// Again, now that others see this record: of two controllers that claim a
 	// directory and one below it, at least one sees the other.
-	if err := cat.Conflict(want.SubDir); err != nil {
-		return errors.Join(err, cat.Remove(want.SubDir))
+	err := cat.Conflict(want.SubDir)
+	if err == nil {
+		err = named(cat, want)
+	}
+	if err != nil {
+		return errors.Join(err, cat.Remove(want.SubDir), unname(cat, want))
 	}
 	return nil
-}
-
-// nameIt refuses a name that is that of a live volume in another directory, and
-// notes the directory where it is not the name itself.
-func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
-	name, err := volume.DirName(want.Name)
-	if err != nil {
-		return err
-	}
-	other, err := cat.DirectoryOf(name)
-	if errors.Is(err, fs.ErrNotExist) && name != want.SubDir {
-		var rec catalog.Record
-		if rec, err = cat.Read(name); err == nil && rec.Name != want.Name {
-			err = fs.ErrNotExist
-		}
-		other = name
-	}
-	switch {
-	case err == nil && other != want.SubDir:
-		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, want.SubDir)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	case name == want.SubDir:
-		return nil
-	}
-	if err := s.step(ctx, "note directory of name"); err != nil {
-		return err
-	}
-	return cat.SetDirectoryOf(name, want)
 }
 
 // forget removes the record and what leads to it, the record last.

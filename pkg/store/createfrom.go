@@ -105,7 +105,7 @@ func createdOf(rec catalog.Record, err error) (Created, error) {
 // findWhole finds the volume if it was made before. A directory that no volume
 // owns is not adopted here: it has other content.
 func findWhole(root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (have catalog.Record, found bool, err error) {
-	there, _, err := directoryThere(root, want.SubDir)
+	there, _, err := directoryNow(root, want.SubDir)
 	if err != nil {
 		return catalog.Record{}, false, err
 	}
@@ -160,7 +160,7 @@ func (c *content) choose(size SizeRange) (int64, error) {
 }
 
 func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalog, op *operation, from *content, want catalog.Record, p *tree.Progress) error {
-	there, _, err := directoryThere(root, want.SubDir)
+	there, _, err := directoryNow(root, want.SubDir)
 	if err != nil {
 		return err
 	}

@@ -154,19 +154,21 @@ func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, 
 	if err := s.step(ctx, "move directory to trash"); err != nil {
 		return err
 	}
-	for {
-		err := rename(from, place{parent: bin, name: trashName(subDir, time.Now())})
+	for range maxLostRaces {
+		err = rename(from, place{parent: bin, name: trashName(subDir, time.Now())})
 		switch {
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
 			continue // another one of the very same name and nanosecond
 		case errors.Is(err, fs.ErrNotExist):
 			// Gone before, or the reply to a rename that took place was lost.
-			if _, err := from.parent.Lstat(from.name); errors.Is(err, fs.ErrNotExist) {
+			if _, err := lstat(root, subDir); errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
+			continue // that was another one, or the parents are not what they were
 		}
 		return err
 	}
+	return err
 }
 
 // trashName is for people to recognize and unique by its time.

@@ -93,7 +93,8 @@ func enter(parent *os.Root, name string, mkdir bool) (*os.Root, error) {
 	return dir, nil
 }
 
-// lstat returns fs.ErrNotExist also when the way to the place is not there.
+// lstat returns fs.ErrNotExist also when the way to the place is not there. What
+// is there it may say by memory, see look.
 func lstat(export *os.Root, subDir string) (fs.FileInfo, error) {
 	p, err := openPlace(export, subDir)
 	if err != nil {

@@ -103,7 +103,12 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 		// Made by a predecessor; it must not give away volumes within it.
 		err = cat.Conflict(id.SubDir)
 	}
-	where := func() (*os.Root, error) { return openDirectory(export, id.SubDir) }
+	where := func() (*os.Root, error) {
+		if err := look(export); err != nil {
+			return nil, err
+		}
+		return openDirectory(export, id.SubDir)
+	}
 	var root *os.Root
 	if err == nil {
 		root, err = where()

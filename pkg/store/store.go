@@ -181,7 +181,13 @@ func (s *Store) inShare(ctx context.Context, get acquire, job func(context.Conte
 		return err
 	}
 	defer h.Release()
-	return remountStale(h, explain(h.Root(), job(ctx, h)))
+	err = job(ctx, h)
+	if errors.Is(err, unix.ESTALE) && look(h.Root()) == nil {
+		// Not the export: another controller has removed what was open. The job
+		// begins anew, as a repeated call would.
+		err = job(ctx, h)
+	}
+	return remountStale(h, explain(h.Root(), err))
 }
 
 // remountStale makes the next use of the share mount it anew if this one found
@@ -190,7 +196,9 @@ func remountStale(h *share.Handle, err error) error {
 	if !errors.Is(err, unix.ESTALE) {
 		return err
 	}
-	h.Invalidate()
+	if look(h.Root()) != nil {
+		h.Invalidate()
+	}
 	return fmt.Errorf("%w: %w", volume.ErrStale, err)
 }
 
