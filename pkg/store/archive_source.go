@@ -27,6 +27,9 @@ func archiveEndings() []string { return []string{".tar.gz", ".tar"} }
 // openArchive opens the archive of a snapshot without following a symlink;
 // volume.ErrSnapshotNotFound if there is none. What is in a volume is none.
 func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*tarball, error) {
+	if id.Group != "" {
+		return nil, fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
+	}
 	if _, err := cat.Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("%w: %s is that of a volume", volume.ErrSnapshotNotFound, id.Name), err)
 	}

@@ -77,7 +77,7 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 	if want, _, err = s.claim(ctx, cat, want, req.Size); err != nil {
 		return Created{}, err
 	}
-	op, err := s.beginOperation(ctx, cat, k)
+	op, err := s.beginOperation(ctx, cat, k, catalog.SnapshotData)
 	if err == nil {
 		err = s.makeCopy(ctx, h.Root(), cat, op, from, want, p)
 	}

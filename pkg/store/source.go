@@ -118,7 +118,7 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 }
 
 func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*content, error) {
-	rec, err := cat.ReadSnapshot(id.Name)
+	rec, err := cat.ReadSnapshot(snapshotPlace(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		a, err := openArchive(export, cat, id)
 		if err != nil {
@@ -132,7 +132,7 @@ func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (
 	if err != nil {
 		return nil, err
 	}
-	where := func() (*os.Root, error) { return openData(export, id.Name) }
+	where := func() (*os.Root, error) { return openData(export, id) }
 	root, err := where()
 	if err != nil {
 		return nil, err
@@ -156,12 +156,12 @@ func openDirectory(root *os.Root, subDir string) (*os.Root, error) {
 }
 
 // openData opens what a snapshot holds.
-func openData(export *os.Root, name string) (*os.Root, error) {
+func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 	cat, err := catalog.Open(export)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := openDirectory(cat.Meta(), path.Join(catalog.SnapshotPath(name), catalog.SnapshotData))
+	dir, err := openDirectory(cat.Meta(), path.Join(snapshotPlace(id), catalog.SnapshotData))
 	return dir, errors.Join(err, cat.Close())
 }
 

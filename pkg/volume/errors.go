@@ -15,6 +15,8 @@ var (
 	ErrNotFound = errors.New("volume not found")
 	// ErrSnapshotNotFound: the snapshot does not exist on its export.
 	ErrSnapshotNotFound = errors.New("snapshot not found")
+	// ErrInGroup: the snapshot is a member of a group snapshot and goes with it.
+	ErrInGroup = errors.New("member of a group snapshot")
 	// ErrInUse: a copy is being made of it.
 	ErrInUse = errors.New("in use")
 	// ErrInProgress: the work goes on after the call; the same call again waits for
