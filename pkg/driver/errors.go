@@ -62,6 +62,7 @@ func mapping() []struct {
 		{volume.ErrOwned, codes.FailedPrecondition, ""},
 		{volume.ErrUnsupported, codes.FailedPrecondition, ""},
 		{volume.ErrInGroup, codes.InvalidArgument, "delete the group snapshot"},
+		{volume.ErrWritten, codes.FailedPrecondition, "stop what writes to the volumes of the group, or set writes: allow in the class"},
 		{volume.ErrInUse, codes.FailedPrecondition, "it can be deleted when the copy is done"},
 		{errInUse, codes.FailedPrecondition, ""},
 		{volume.ErrAccessDenied, codes.PermissionDenied, "check the export's list of clients and its sec= option"},

@@ -57,11 +57,14 @@ func groupRequest(req *csi.CreateVolumeGroupSnapshotRequest) (store.GroupRequest
 	case len(req.GetSourceVolumeIds()) == 0:
 		return store.GroupRequest{}, fmt.Errorf("%w: no source volume IDs", volume.ErrInvalid)
 	}
-	params, err := volume.ParseSnapshotParams(req.GetParameters())
+	params, err := volume.ParseGroupParams(req.GetParameters())
 	if err != nil {
 		return store.GroupRequest{}, err
 	}
-	create := store.GroupRequest{Name: req.GetName(), Export: params.Export, MountOptions: snapshotOptions(params, req.GetSecrets())}
+	create := store.GroupRequest{
+		Name: req.GetName(), Export: params.Export, AllowWrites: params.AllowWrites,
+		MountOptions: snapshotOptions(params.SnapshotParams, req.GetSecrets()),
+	}
 	for _, text := range req.GetSourceVolumeIds() {
 		id, err := volume.ParseID(text)
 		if err != nil {

@@ -345,6 +345,41 @@ func TestListSnapshotsOfGroups(t *testing.T) {
 	}
 }
 
+// NFS cannot hold writers up: what they did meanwhile fails the group.
+func TestGroupOfVolumesWrittenTo(t *testing.T) {
+	for name, change := range map[string]func(*lab) error{
+		"new file": func(l *lab) error { return os.WriteFile(filepath.Join(l.dir, "pvc-1/new"), nil, 0o600) },
+		"written":  func(l *lab) error { return os.WriteFile(filepath.Join(l.dir, "pvc-1/a"), []byte("b"), 0o600) },
+		"gone":     func(l *lab) error { return os.Remove(filepath.Join(l.dir, "pvc-1/a")) },
+	} {
+		l := newLab(t)
+		one, two := l.create(t, "pvc-1"), l.create(t, "pvc-2")
+		l.put(t, "pvc-1/a")
+		members := 0
+		l.step = func(ctx context.Context, step string) error {
+			if step == "copy member" {
+				if members++; members%2 == 0 { // pvc-1 is copied
+					return errors.Join(ctx.Err(), change(l))
+				}
+			}
+			return ctx.Err()
+		}
+		if g, err := l.CreateGroup(t.Context(), groupReq("g", one, two)); !errors.Is(err, volume.ErrWritten) {
+			t.Errorf("%s: %+v, %v, want ErrWritten", name, g, err)
+		}
+		l.put(t, "pvc-1/a")
+		if _, err := l.GetGroup(t.Context(), volume.GroupID{Export: l.export, Name: "g"}, nil, nil); !errors.Is(err, volume.ErrSnapshotNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+		l.mustHaveNoTemp(t)
+		req := groupReq("g", one, two)
+		req.AllowWrites = true
+		if _, err := l.CreateGroup(t.Context(), req); err != nil {
+			t.Errorf("%s, allowed: %v", name, err)
+		}
+	}
+}
+
 // A group that somebody took a member out of is not shown as whole.
 func TestGroupWithoutAMember(t *testing.T) {
 	l := newLab(t)

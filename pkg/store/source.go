@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -55,6 +56,7 @@ type content struct {
 	bytes, entries int64
 	capacity       int64
 	archive        *tarball
+	clock          func(context.Context) (time.Time, error) // of the server
 	close          func()
 }
 
@@ -84,6 +86,13 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 	if err != nil {
 		closing()
 		return nil, fmt.Errorf("source: %w", err)
+	}
+	c.clock = func(ctx context.Context) (now time.Time, err error) {
+		err = withCatalog(h, func(cat *catalog.Catalog) error {
+			now, err = cat.Clock(ctx)
+			return err
+		})
+		return now, err
 	}
 	c.close = func() {
 		if c.root != nil {

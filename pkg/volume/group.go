@@ -62,3 +62,36 @@ func parseGroupParts(parts []string) (GroupID, error) {
 	}
 	return GroupID{Export: export, Name: parts[2]}, nil
 }
+
+// GroupParams are the parameters of a VolumeGroupSnapshotClass.
+type GroupParams struct {
+	SnapshotParams
+	// AllowWrites makes a group of volumes that are written to meanwhile, which then
+	// does not show them at one time.
+	AllowWrites bool
+}
+
+// keyWrites says whether a group may be made of volumes that are being written to:
+// allow or refuse.
+const keyWrites = "writes"
+
+// ParseGroupParams reads the parameters of a VolumeGroupSnapshotClass.
+func ParseGroupParams(in map[string]string) (GroupParams, error) {
+	values, err := foldKeys(in)
+	if err != nil {
+		return GroupParams{}, err
+	}
+	var p GroupParams
+	switch values[keyWrites] {
+	case "", "refuse":
+	case "allow":
+		p.AllowWrites = true
+	default:
+		return GroupParams{}, fmt.Errorf("%w: %s %q, known are allow and refuse", ErrInvalid, keyWrites, values[keyWrites])
+	}
+	delete(values, keyWrites)
+	if p.SnapshotParams, err = parseSnapshotParams(values); err != nil {
+		return GroupParams{}, err
+	}
+	return p, nil
+}

@@ -102,6 +102,10 @@ func ParseSnapshotParams(in map[string]string) (SnapshotParams, error) {
 	if err != nil {
 		return SnapshotParams{}, err
 	}
+	return parseSnapshotParams(values)
+}
+
+func parseSnapshotParams(values map[string]string) (SnapshotParams, error) {
 	for key := range values {
 		switch {
 		case key == KeyServer, key == KeyShare, key == strings.ToLower(KeyMountOptions):

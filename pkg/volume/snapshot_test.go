@@ -69,3 +69,17 @@ func TestSnapshotParams(t *testing.T) {
 		}
 	}
 }
+
+func TestGroupParams(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "refuse": false, "allow": true} {
+		p, err := ParseGroupParams(map[string]string{"server": "s", "share": "/x", "Writes": text})
+		if err != nil || p.AllowWrites != want || p.Export == nil {
+			t.Errorf("%q: %+v, %v", text, p, err)
+		}
+	}
+	for _, bad := range []map[string]string{{"writes": "yes"}, {"write": "allow"}, {"server": "s"}, {"writes": "allow", "Writes": "allow"}} {
+		if _, err := ParseGroupParams(bad); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
