@@ -64,8 +64,8 @@ func (s *Store) GetGroup(ctx context.Context, id volume.GroupID, members, mountO
 	var found Group
 	get := s.anyShare(id.Export, s.options(mountOptions))
 	err := s.withVolume(ctx, groupKey(id), get, func(_ context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) error {
-			rec, err := cat.ReadGroup(id.Name)
+		return withRecords(h, func(cat *catalog.Catalog) error {
+			rec, err := recordsOf(cat).ReadGroup(id.Name)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				return volume.ErrSnapshotNotFound

@@ -74,8 +74,8 @@ func (s *Store) snapshotsOn(ctx context.Context, e knownExport, after string, q 
 		options = q.MountOptions
 	}
 	err = s.withVolume(ctx, k, s.anyShare(e.export, s.options(options)), func(ctx context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) error {
-			for where, err := range cat.SnapshotPlaces(after) {
+		return withRecords(h, func(cat *catalog.Catalog) error {
+			for where, err := range recordsOf(cat).SnapshotPlaces(after) {
 				if err := errors.Join(err, ctx.Err()); err != nil || q.Max > 0 && len(page) > q.Max {
 					return err
 				}

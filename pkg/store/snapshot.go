@@ -223,8 +223,8 @@ func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOpti
 	var found Snapshot
 	get := s.anyShare(id.Export, s.options(mountOptions))
 	err := s.withVolume(ctx, snapshotKey(id), get, func(_ context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) error {
-			rec, err := cat.ReadSnapshot(snapshotPlace(id))
+		return withRecords(h, func(cat *catalog.Catalog) error {
+			rec, err := recordsOf(cat).ReadSnapshot(snapshotPlace(id))
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				found, err = findArchive(h.Root(), cat, id)

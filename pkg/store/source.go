@@ -75,7 +75,7 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 		closing = func() { h.Release(); release() }
 	}
 	var c *content
-	err := withCatalog(h, func(cat *catalog.Catalog) (err error) {
+	err := withRecords(h, func(cat *catalog.Catalog) (err error) {
 		if src.Volume != nil {
 			c, err = openVolume(h.Root(), cat, *src.Volume)
 		} else {
@@ -110,7 +110,7 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 	rec, err := find(export, cat, id) // the directory is of that volume, not of a later one
 	if err == nil && rec.Name == "" {
 		// Made by a predecessor; it must not give away volumes within it.
-		err = cat.Conflict(id.SubDir)
+		err = recordsOf(cat).Conflict(id.SubDir)
 	}
 	where := func() (*os.Root, error) { return openDirectory(export, id.SubDir) }
 	var root *os.Root
@@ -127,7 +127,7 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 }
 
 func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*content, error) {
-	rec, err := cat.ReadSnapshot(snapshotPlace(id))
+	rec, err := recordsOf(cat).ReadSnapshot(snapshotPlace(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		a, err := openArchive(export, cat, id)
 		if err != nil {
