@@ -66,13 +66,13 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 		return Created{}, fmt.Errorf("%w: %s lies in its source", volume.ErrOwned, k.subDir)
 	}
 	from, err := s.openSource(ctx, req.Source, h, req.Source.export() == k.export)
-	if err != nil {
-		// Nor can anybody else go on with it.
-		return Created{}, errors.Join(err, endOperations(cat, k, ""), s.unclaimCopy(ctx, h.Root(), cat, k, want))
+	if err == nil {
+		defer from.close()
+		want.Capacity, err = from.choose(req.Size)
 	}
-	defer from.close()
-	if want.Capacity, err = from.choose(req.Size); err != nil {
-		return Created{}, err
+	if err != nil {
+		// Nor can anybody else go on with it: take back what a killed call left.
+		return Created{}, errors.Join(err, endOperations(cat, k, ""), s.unclaimCopy(ctx, h.Root(), cat, k, want))
 	}
 	if want, _, err = s.claim(ctx, cat, want, req.Size); err != nil {
 		return Created{}, err
