@@ -64,7 +64,7 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 	}
 	k, options := groupKey(id), s.options(req.MountOptions)
 	want := catalog.Record{Name: req.Name, SubDir: dir, Source: sourcesOf(req.Sources)}
-	made, err := runJob(ctx, s, k, dir, want, func(ctx context.Context, p *tree.Progress) (made Group, err error) {
+	made, err := runJob(ctx, s, k, serversOf(req.Sources), dir, want, func(ctx context.Context, p *tree.Progress) (made Group, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
@@ -105,4 +105,12 @@ func sourcesOf(list []Handle) string {
 		names = append(names, h.source())
 	}
 	return strings.Join(names, ", ")
+}
+
+func serversOf(list []Handle) string {
+	var servers []string
+	for _, h := range list {
+		servers = append(servers, h.Export.Server)
+	}
+	return strings.Join(slices.Compact(servers), ", ")
 }
