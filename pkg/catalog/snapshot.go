@@ -2,9 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"time"
 )
@@ -33,16 +31,16 @@ type Snapshot struct {
 // SnapshotPath is where the snapshot name lies below the catalog's directory.
 func SnapshotPath(name string) string { return path.Join(SnapshotsDir, name) }
 
-// ReadSnapshot returns the record of a snapshot that is whole; fs.ErrNotExist if
-// there is none.
-func (c *Catalog) ReadSnapshot(name string) (Snapshot, error) {
-	b, err := c.meta.ReadFile(path.Join(SnapshotPath(name), snapshotRecord))
+// ReadSnapshot returns the record of a snapshot that is whole, by its place;
+// fs.ErrNotExist if there is none.
+func (c *Catalog) ReadSnapshot(dir string) (Snapshot, error) {
+	b, err := c.meta.ReadFile(path.Join(dir, snapshotRecord))
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", name, err)
+		return Snapshot{}, fmt.Errorf("record of %s: %w", dir, err)
 	}
 	s, err := decodeSnapshot(b)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", name, err)
+		return Snapshot{}, fmt.Errorf("record of %s: %w", dir, err)
 	}
 	return s, nil
 }
@@ -73,17 +71,4 @@ func (c *Catalog) WriteSnapshot(dir string, s Snapshot) error {
 		return fmt.Errorf("record of snapshot %s: %w", s.Name, err)
 	}
 	return nil
-}
-
-// SnapshotNames lists the snapshots, sorted.
-func (c *Catalog) SnapshotNames() ([]string, error) {
-	entries, err := fs.ReadDir(c.meta.FS(), SnapshotsDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list snapshots: %w", err)
-	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names, nil
 }

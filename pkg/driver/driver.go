@@ -35,6 +35,7 @@ func (m Mode) HasNode() bool { return m == ModeNode || m == ModeAll }
 // Volumes is what the Controller service needs of store.Store.
 type Volumes interface {
 	Snapshots
+	Groups
 	Create(ctx context.Context, req store.CreateRequest) (store.Created, error)
 	Delete(ctx context.Context, id volume.ID, mountOptions []string) error
 	Exists(ctx context.Context, id volume.ID, mountOptions []string) error
@@ -115,6 +116,7 @@ func (d *Driver) Register(s grpc.ServiceRegistrar) {
 	csi.RegisterIdentityServer(s, &identity{cfg: d.cfg})
 	if d.cfg.Mode.HasController() {
 		csi.RegisterControllerServer(s, &controller{volumes: d.cfg.Volumes})
+		csi.RegisterGroupControllerServer(s, &groupController{groups: d.cfg.Volumes})
 	}
 	if d.cfg.Mode.HasNode() {
 		csi.RegisterNodeServer(s, newNode(d.cfg))

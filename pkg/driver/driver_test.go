@@ -27,6 +27,7 @@ import (
 type lab struct {
 	csi.IdentityClient
 	csi.ControllerClient
+	csi.GroupControllerClient
 	csi.NodeClient
 
 	fake   *nfsmounttest.Fake
@@ -52,6 +53,7 @@ func newLab(t *testing.T) *lab {
 	}
 	conn := serve(t, d)
 	l.IdentityClient, l.ControllerClient, l.NodeClient = csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn)
+	l.GroupControllerClient = csi.NewGroupControllerClient(conn)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(volumes.Close(ctx), shares.Close(ctx)); err != nil {

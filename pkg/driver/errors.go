@@ -61,6 +61,8 @@ func mapping() []struct {
 		{volume.ErrShareNotFound, codes.NotFound, "check the path and that the server exports it"},
 		{volume.ErrOwned, codes.FailedPrecondition, ""},
 		{volume.ErrUnsupported, codes.FailedPrecondition, ""},
+		{volume.ErrInGroup, codes.InvalidArgument, "delete the group snapshot"},
+		{volume.ErrWritten, codes.FailedPrecondition, "stop what writes to the volumes of the group, or set writes: allow in the class"},
 		{volume.ErrInUse, codes.FailedPrecondition, "it can be deleted when the copy is done"},
 		{errInUse, codes.FailedPrecondition, ""},
 		{volume.ErrAccessDenied, codes.PermissionDenied, "check the export's list of clients and its sec= option"},

@@ -19,11 +19,15 @@ func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	resp := &csi.GetPluginCapabilitiesResponse{}
 	if i.cfg.Mode.HasController() {
+		for _, service := range []csi.PluginCapability_Service_Type{
+			csi.PluginCapability_Service_CONTROLLER_SERVICE,
+			csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE,
+		} {
+			resp.Capabilities = append(resp.Capabilities, &csi.PluginCapability{
+				Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}},
+			})
+		}
 		resp.Capabilities = append(resp.Capabilities, &csi.PluginCapability{
-			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{
-				Type: csi.PluginCapability_Service_CONTROLLER_SERVICE,
-			}},
-		}, &csi.PluginCapability{
 			Type: &csi.PluginCapability_VolumeExpansion_{VolumeExpansion: &csi.PluginCapability_VolumeExpansion{
 				Type: csi.PluginCapability_VolumeExpansion_ONLINE,
 			}},

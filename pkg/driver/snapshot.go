@@ -53,22 +53,32 @@ func snapshotRequest(req *csi.CreateSnapshotRequest) (store.SnapshotRequest, err
 	if err != nil {
 		return store.SnapshotRequest{}, err
 	}
-	options := secretOptions(req.GetSecrets())
+	return store.SnapshotRequest{
+		Name: req.GetName(), Source: source, Export: params.Export, MountOptions: snapshotOptions(params, req.GetSecrets()),
+	}, nil
+}
+
+// snapshotOptions are those of the class, or else of the secret.
+func snapshotOptions(params volume.SnapshotParams, secrets map[string]string) []string {
 	if params.MountOptions != "" {
-		options = []string{params.MountOptions}
+		return []string{params.MountOptions}
 	}
-	return store.SnapshotRequest{Name: req.GetName(), Source: source, Export: params.Export, MountOptions: options}, nil
+	return secretOptions(secrets)
 }
 
 // snapshotMessage is always of a snapshot that is ready: there are no others.
 func snapshotMessage(s store.Snapshot) *csi.Snapshot {
-	return &csi.Snapshot{
+	message := &csi.Snapshot{
 		SnapshotId:     s.ID.String(),
 		SourceVolumeId: s.SourceID,
 		SizeBytes:      s.Bytes,
 		CreationTime:   timestamppb.New(s.Created),
 		ReadyToUse:     true,
 	}
+	if group := s.ID.GroupID(); group != nil {
+		message.GroupSnapshotId = group.String()
+	}
+	return message
 }
 
 func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {

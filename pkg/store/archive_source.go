@@ -27,10 +27,13 @@ func archiveEndings() []string { return []string{".tar.gz", ".tar"} }
 // openArchive opens the archive of a snapshot without following a symlink;
 // volume.ErrSnapshotNotFound if there is none. What is in a volume is none.
 func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*tarball, error) {
-	if _, err := cat.Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
+	if id.Group != "" {
+		return nil, fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
+	}
+	if _, err := recordsOf(cat).Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("%w: %s is that of a volume", volume.ErrSnapshotNotFound, id.Name), err)
 	}
-	if err := cat.Conflict(id.Name); err != nil {
+	if err := recordsOf(cat).Conflict(id.Name); err != nil {
 		return nil, fmt.Errorf("%w: %w", volume.ErrSnapshotNotFound, err)
 	}
 	where := path.Join(id.Name, id.Source)

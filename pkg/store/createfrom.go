@@ -29,7 +29,7 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	if err != nil {
 		return Created{}, err
 	}
-	made, err := runJob(ctx, s, k, id.Name, want, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
+	made, err := runJob(ctx, s, k, req.Source.export().Server, id.Name, want, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
 		err = s.alone(ctx, k, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(export, req.MountOptions)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
@@ -66,18 +66,18 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 		return Created{}, fmt.Errorf("%w: %s lies in its source", volume.ErrOwned, k.subDir)
 	}
 	from, err := s.openSource(ctx, req.Source, h, req.Source.export() == k.export)
-	if err != nil {
-		// Nor can anybody else go on with it.
-		return Created{}, errors.Join(err, endOperations(cat, k, ""), s.unclaimCopy(ctx, h.Root(), cat, k, want))
+	if err == nil {
+		defer from.close()
+		want.Capacity, err = from.choose(req.Size)
 	}
-	defer from.close()
-	if want.Capacity, err = from.choose(req.Size); err != nil {
-		return Created{}, err
+	if err != nil {
+		// Nor can anybody else go on with it: take back what a killed call left.
+		return Created{}, errors.Join(err, endOperations(cat, k, ""), s.unclaimCopy(ctx, h.Root(), cat, k, want))
 	}
 	if want, _, err = s.claim(ctx, cat, want, req.Size); err != nil {
 		return Created{}, err
 	}
-	op, err := s.beginOperation(ctx, cat, k)
+	op, err := s.beginOperation(ctx, cat, k, catalog.SnapshotData)
 	if err == nil {
 		err = s.makeCopy(ctx, h.Root(), cat, op, from, want, p)
 	}

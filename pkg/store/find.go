@@ -68,7 +68,7 @@ func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable,
 		if change == (volume.Mutable{}) {
 			return nil
 		}
-		if err := s.note(ctx, cat, id, rec, change); err != nil || change.Mode == 0 {
+		if err := s.note(ctx, root, cat, id, rec, change); err != nil || change.Mode == 0 {
 			return err
 		}
 		if err := s.step(ctx, "change mode"); err != nil {
@@ -83,10 +83,10 @@ func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable,
 }
 
 // note writes the change into the volume's record.
-func (s *Store) note(ctx context.Context, cat *catalog.Catalog, id volume.ID, rec catalog.Record, change volume.Mutable) error {
+func (s *Store) note(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, rec catalog.Record, change volume.Mutable) error {
 	isNew := rec.Name == ""
 	if isNew {
-		if err := cat.Conflict(id.SubDir); err != nil {
+		if err := recordsOf(cat).Conflict(id.SubDir); err != nil {
 			return err
 		}
 		rec = catalog.Record{
@@ -106,7 +106,11 @@ func (s *Store) note(ctx context.Context, cat *catalog.Catalog, id volume.ID, re
 	if err := s.step(ctx, "write record"); err != nil {
 		return err
 	}
-	return cat.Create(rec)
+	cat, err := catalog.Open(root)
+	if err != nil {
+		return err
+	}
+	return errors.Join(cat.Create(rec), cat.Close())
 }
 
 func (s *Store) replace(ctx context.Context, cat *catalog.Catalog, rec catalog.Record) error {
@@ -126,7 +130,7 @@ func chmod(root *os.Root, subDir string, mode volume.Mode) error {
 }
 
 // withRecord runs job alone on a volume that exists, with its record, or with an
-// empty one for a volume of a predecessor.
+// empty one for a volume of a predecessor. Without a record there may be no catalog.
 func (s *Store) withRecord(ctx context.Context, id volume.ID, mountOptions []string,
 	job func(context.Context, *os.Root, *catalog.Catalog, catalog.Record) error,
 ) error {
@@ -135,7 +139,7 @@ func (s *Store) withRecord(ctx context.Context, id volume.ID, mountOptions []str
 	}
 	k := key{id.Export, id.SubDir}
 	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(mountOptions)), func(ctx context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) error {
+		return withRecords(h, func(cat *catalog.Catalog) error {
 			rec, err := find(h.Root(), cat, id)
 			if err != nil {
 				return err
@@ -146,7 +150,7 @@ func (s *Store) withRecord(ctx context.Context, id volume.ID, mountOptions []str
 }
 
 func find(root *os.Root, cat *catalog.Catalog, id volume.ID) (catalog.Record, error) {
-	rec, err := cat.Read(id.SubDir)
+	rec, err := recordsOf(cat).Read(id.SubDir)
 	if err == nil {
 		owner, err := volume.ParseID(rec.ID)
 		if err == nil && (owner.Name != id.Name || rec.ArchiveOf != "") {

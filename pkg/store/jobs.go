@@ -59,17 +59,25 @@ func (j *jobs) close() {
 	j.wg.Wait()
 }
 
-// runJob begins the job of key k, or joins the one that runs. When ctx is about
+// runJob begins the job of key k, which copies from these servers, or joins the one
+// that runs. When ctx is about
 // to end first, the error is volume.ErrInProgress and tells how far the job is.
 //
 // A job waits for a server that does not answer, as the kernel does; the callers
 // hear of it.
-func runJob[T any](ctx context.Context, s *Store, k key, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
+func runJob[T any](ctx context.Context, s *Store, k key, from, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
 	var none T
 	if err := s.answers(ctx, k); err != nil {
 		return none, err
 	}
-	j, err := s.copies.join(&s.jobs, k, owner, want, func(ctx context.Context, p *tree.Progress) (any, error) { return work(ctx, p) })
+	j, err := s.copies.join(&s.jobs, k, owner, want, func(ctx context.Context, p *tree.Progress) (any, error) {
+		release, err := s.copying.take(ctx, from+" to "+k.export.Server)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		return work(ctx, p)
+	})
 	if err != nil {
 		return none, err
 	}

@@ -69,7 +69,7 @@ func onExport[T any](ctx context.Context, s *Store, k key, e knownExport,
 ) (T, error) {
 	found := make(chan T, 1)
 	err := s.withVolume(ctx, k, s.anyShare(e.export, s.options(e.options)), func(ctx context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) error {
+		return withRecords(h, func(cat *catalog.Catalog) error {
 			v, err := job(ctx, h, cat)
 			found <- v
 			return err

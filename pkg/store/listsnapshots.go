@@ -25,7 +25,7 @@ type SnapshotQuery struct {
 }
 
 // ListSnapshots lists the snapshots on the exports that this process has worked
-// on and on that of the source, ordered by export and name. The token names the
+// on and on that of the source, ordered by export and place. The token names the
 // last one of a page, so that it stays good whatever comes and goes.
 //
 // Errors: volume.ErrToken, those of share.Cache.
@@ -43,7 +43,7 @@ func (s *Store) ListSnapshots(ctx context.Context, q SnapshotQuery) (page []Snap
 		if q.Max > 0 && len(page) > q.Max {
 			page = page[:q.Max]
 			last := page[q.Max-1].ID
-			return page, position{last.Export.String(), last.Name}.token(), nil
+			return page, position{last.Export.String(), snapshotPlace(last)}.token(), nil
 		}
 	}
 	return page, "", nil
@@ -65,7 +65,7 @@ func (s *Store) snapshotExports(start position, q SnapshotQuery) []knownExport {
 	return slices.Insert(list, at, knownExport{export: q.Source.Export})
 }
 
-// snapshotsOn lists one export after a name, and one more than fit on a page.
+// snapshotsOn lists one export after a place, and one more than fit on a page.
 func (s *Store) snapshotsOn(ctx context.Context, e knownExport, after string, q SnapshotQuery) (page []Snapshot, err error) {
 	// Not a snapshot's lock: only what is whole is there to be seen.
 	k := key{e.export, volume.MetaDir}
@@ -74,20 +74,12 @@ func (s *Store) snapshotsOn(ctx context.Context, e knownExport, after string, q 
 		options = q.MountOptions
 	}
 	err = s.withVolume(ctx, k, s.anyShare(e.export, s.options(options)), func(ctx context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) error {
-			names, err := cat.SnapshotNames()
-			if err != nil {
-				return err
-			}
-			at, found := slices.BinarySearch(names, after)
-			if found {
-				at++
-			}
-			for _, name := range names[at:] {
-				if err := ctx.Err(); err != nil || q.Max > 0 && len(page) > q.Max {
+		return withRecords(h, func(cat *catalog.Catalog) error {
+			for where, err := range recordsOf(cat).SnapshotPlaces(after) {
+				if err := errors.Join(err, ctx.Err()); err != nil || q.Max > 0 && len(page) > q.Max {
 					return err
 				}
-				snap, err := readSnapshot(cat, name)
+				snap, err := readSnapshot(cat, where)
 				if errors.Is(err, fs.ErrNotExist) {
 					continue
 				}
@@ -104,8 +96,8 @@ func (s *Store) snapshotsOn(ctx context.Context, e knownExport, after string, q 
 	return page, err
 }
 
-func readSnapshot(cat *catalog.Catalog, name string) (Snapshot, error) {
-	rec, err := cat.ReadSnapshot(name)
+func readSnapshot(cat *catalog.Catalog, where string) (Snapshot, error) {
+	rec, err := cat.ReadSnapshot(where)
 	if err != nil {
 		return Snapshot{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -36,11 +37,11 @@ func operationKind(k key) string {
 	return catalog.CopyKind + hex.EncodeToString(sum[:8])
 }
 
-// beginOperation makes a new operation and then ends all others for the same
+// beginOperation makes a new operation with these directories in it and then ends all others for the same
 // thing, those of processes that were killed and those of another controller. Of
 // two that do this at a time at most one is left, and whoever is left sees, if
 // it looks after this, whether another one got to its end before.
-func (s *Store) beginOperation(ctx context.Context, cat *catalog.Catalog, k key) (*operation, error) {
+func (s *Store) beginOperation(ctx context.Context, cat *catalog.Catalog, k key, dirs ...string) (*operation, error) {
 	name, err := cat.TempName(operationKind(k))
 	if err != nil {
 		return nil, err
@@ -51,8 +52,10 @@ func (s *Store) beginOperation(ctx context.Context, cat *catalog.Catalog, k key)
 	if err := cat.Meta().Mkdir(name, 0o700); err != nil {
 		return nil, err
 	}
-	if err := cat.Meta().Mkdir(path.Join(name, catalog.SnapshotData), 0o700); err != nil {
-		return nil, err
+	for _, dir := range dirs {
+		if err := cat.Meta().Mkdir(path.Join(name, dir), 0o700); err != nil {
+			return nil, err
+		}
 	}
 	if err := endOperations(cat, k, name); err != nil {
 		return nil, err
@@ -99,12 +102,17 @@ func (o *operation) openData() (place, error) {
 
 // fill copies the content into the operation.
 func (o *operation) fill(ctx context.Context, from *content, workers int, p *tree.Progress) error {
-	to, err := o.cat.Meta().OpenRoot(path.Join(o.name, catalog.SnapshotData))
+	defer o.keepAlive(ctx)()
+	return o.copyInto(ctx, catalog.SnapshotData, from, workers, p)
+}
+
+// copyInto copies the content into a directory of the operation.
+func (o *operation) copyInto(ctx context.Context, dir string, from *content, workers int, p *tree.Progress) error {
+	to, err := o.cat.Meta().OpenRoot(path.Join(o.name, dir))
 	if err != nil {
 		return err
 	}
 	defer to.Close()
-	defer o.keepAlive(ctx)()
 	return from.copyTo(ctx, to, workers, p)
 }
 
@@ -168,13 +176,23 @@ func (o *operation) placeVolume(root *os.Root, subDir string) error {
 	return fmt.Errorf("the directories above %s keep disappearing", subDir)
 }
 
-// placeSnapshot renames all of the operation to the place of the snapshot.
-func (o *operation) placeSnapshot(name string) error {
-	err := o.cat.Meta().Rename(o.name, catalog.SnapshotPath(name))
+// place renames all of the operation to a place of the catalog. The error is
+// errFaster when there is what another one has put there.
+func (o *operation) place(where string) error {
+	if err := o.cat.Meta().MkdirAll(path.Dir(where), 0o700); err != nil {
+		return err
+	}
+	err := o.cat.Meta().Rename(o.name, where)
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
+		return errFaster
+	}
 	if o.taken(err) {
 		return errTaken
 	}
 	return err
 }
+
+// errFaster: another controller has made the same.
+var errFaster = errors.New("it is there already")
 
 var errTaken = fmt.Errorf("%w: another controller makes it as well", volume.ErrInProgress)

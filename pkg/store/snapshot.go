@@ -9,7 +9,6 @@ import (
 	"path"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -38,9 +37,17 @@ type Snapshot struct {
 	Created time.Time
 }
 
+// snapshotPlace is where the snapshot lies in the catalog.
+func snapshotPlace(id volume.SnapshotID) string {
+	if id.Group != "" {
+		return catalog.MemberPath(id.Group, id.Name)
+	}
+	return catalog.SnapshotPath(id.Name)
+}
+
 // snapshotKey cannot be that of a volume, whose directory is not in the catalog.
 func snapshotKey(id volume.SnapshotID) key {
-	return key{id.Export, path.Join(volume.MetaDir, catalog.SnapshotPath(id.Name))}
+	return key{id.Export, path.Join(volume.MetaDir, snapshotPlace(id))}
 }
 
 // CreateSnapshot copies the volume as it is, or finds the snapshot that an
@@ -59,7 +66,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 		id.Export = *req.Export
 	}
 	k, src, options := snapshotKey(id), &Source{Volume: &req.Source}, s.options(req.MountOptions)
-	made, err := runJob(ctx, s, k, id.Source, catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()}, func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
+	made, err := runJob(ctx, s, k, req.Source.Export.Server, id.Source, catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()}, func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
@@ -85,7 +92,7 @@ func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalo
 		return Snapshot{}, err
 	}
 	defer from.close()
-	op, err := s.beginOperation(ctx, cat, snapshotKey(id))
+	op, err := s.beginOperation(ctx, cat, snapshotKey(id), catalog.SnapshotData)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -101,7 +108,7 @@ func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalo
 // sameSnapshot finds the snapshot that was made before; fs.ErrNotExist if there
 // is none.
 func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) (Snapshot, error) {
-	rec, err := cat.ReadSnapshot(id.Name)
+	rec, err := cat.ReadSnapshot(snapshotPlace(id))
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -141,18 +148,13 @@ func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, 
 	if err := op.cat.WriteSnapshot(op.name, rec); err != nil {
 		return err
 	}
-	if n := p.Devices(); n > 0 {
-		klog.FromContext(ctx).Info("Left device nodes out of a snapshot", "snapshot", rec.ID, "devices", n)
-	}
-	if err := op.cat.Meta().MkdirAll(catalog.SnapshotsDir, 0o700); err != nil {
-		return err
-	}
+	tellDevices(ctx, rec.ID, p)
 	if err := s.step(ctx, "put snapshot in its place"); err != nil {
 		return err
 	}
-	err := op.placeSnapshot(id.Name)
-	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
-		err = op.end() // another controller was faster
+	err := op.place(snapshotPlace(id))
+	if errors.Is(err, errFaster) {
+		err = op.end()
 	}
 	if err != nil {
 		return err
@@ -160,10 +162,16 @@ func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, 
 	return s.step(ctx, "answer")
 }
 
+func tellDevices(ctx context.Context, snapshotID string, p *tree.Progress) {
+	if n := p.Devices(); n > 0 {
+		klog.FromContext(ctx).Info("Left device nodes out of a snapshot", "snapshot", snapshotID, "devices", n)
+	}
+}
+
 // DeleteSnapshot moves the snapshot to the trash. One that is gone is no error.
 //
-// Errors: volume.ErrInUse while a volume is being made from it, those of
-// share.Cache.
+// Errors: volume.ErrInUse while a volume is being made from it,
+// volume.ErrInGroup, those of share.Cache.
 func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
 	k, options := snapshotKey(id), s.options(mountOptions)
 	err := s.copies.cancel(ctx, k, id.Source)
@@ -186,7 +194,7 @@ func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountO
 }
 
 func (s *Store) deleteSnapshot(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.SnapshotID) error {
-	rec, err := cat.ReadSnapshot(id.Name)
+	rec, err := cat.ReadSnapshot(snapshotPlace(id))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := endOperations(cat, snapshotKey(id), ""); err != nil {
@@ -198,11 +206,13 @@ func (s *Store) deleteSnapshot(ctx context.Context, root *os.Root, cat *catalog.
 	case rec.ID != id.String():
 		klog.FromContext(ctx).Info("The snapshot is gone and its name is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
 		return nil
+	case id.Group != "":
+		return fmt.Errorf("%w: %s", volume.ErrInGroup, id.GroupID())
 	}
 	if err := s.step(ctx, "move snapshot to trash"); err != nil {
 		return err
 	}
-	if err := discard(cat, catalog.SnapshotPath(id.Name)); err != nil {
+	if err := discard(cat, snapshotPlace(id)); err != nil {
 		return err
 	}
 	return s.step(ctx, "answer")
@@ -213,8 +223,8 @@ func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOpti
 	var found Snapshot
 	get := s.anyShare(id.Export, s.options(mountOptions))
 	err := s.withVolume(ctx, snapshotKey(id), get, func(_ context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) error {
-			rec, err := cat.ReadSnapshot(id.Name)
+		return withRecords(h, func(cat *catalog.Catalog) error {
+			rec, err := recordsOf(cat).ReadSnapshot(snapshotPlace(id))
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				found, err = findArchive(h.Root(), cat, id)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -55,6 +56,7 @@ type content struct {
 	bytes, entries int64
 	capacity       int64
 	archive        *tarball
+	clock          func(context.Context) (time.Time, error) // of the server
 	close          func()
 }
 
@@ -73,7 +75,7 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 		closing = func() { h.Release(); release() }
 	}
 	var c *content
-	err := withCatalog(h, func(cat *catalog.Catalog) (err error) {
+	err := withRecords(h, func(cat *catalog.Catalog) (err error) {
 		if src.Volume != nil {
 			c, err = openVolume(h.Root(), cat, *src.Volume)
 		} else {
@@ -84,6 +86,13 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 	if err != nil {
 		closing()
 		return nil, fmt.Errorf("source: %w", err)
+	}
+	c.clock = func(ctx context.Context) (now time.Time, err error) {
+		err = withCatalog(h, func(cat *catalog.Catalog) error {
+			now, err = cat.Clock(ctx)
+			return err
+		})
+		return now, err
 	}
 	c.close = func() {
 		if c.root != nil {
@@ -101,7 +110,7 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 	rec, err := find(export, cat, id) // the directory is of that volume, not of a later one
 	if err == nil && rec.Name == "" {
 		// Made by a predecessor; it must not give away volumes within it.
-		err = cat.Conflict(id.SubDir)
+		err = recordsOf(cat).Conflict(id.SubDir)
 	}
 	where := func() (*os.Root, error) {
 		if err := look(export); err != nil {
@@ -123,7 +132,7 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 }
 
 func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*content, error) {
-	rec, err := cat.ReadSnapshot(id.Name)
+	rec, err := recordsOf(cat).ReadSnapshot(snapshotPlace(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		a, err := openArchive(export, cat, id)
 		if err != nil {
@@ -137,7 +146,7 @@ func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (
 	if err != nil {
 		return nil, err
 	}
-	where := func() (*os.Root, error) { return openData(export, id.Name) }
+	where := func() (*os.Root, error) { return openData(export, id) }
 	root, err := where()
 	if err != nil {
 		return nil, err
@@ -161,12 +170,12 @@ func openDirectory(root *os.Root, subDir string) (*os.Root, error) {
 }
 
 // openData opens what a snapshot holds.
-func openData(export *os.Root, name string) (*os.Root, error) {
+func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 	cat, err := catalog.Open(export)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := openDirectory(cat.Meta(), path.Join(catalog.SnapshotPath(name), catalog.SnapshotData))
+	dir, err := openDirectory(cat.Meta(), path.Join(snapshotPlace(id), catalog.SnapshotData))
 	return dir, errors.Join(err, cat.Close())
 }
 

@@ -57,8 +57,10 @@ type Store struct {
 	locks   keylock.Locker[key]
 	reclaim *reclaimer
 	copies  *jobs
-	jobs    sync.WaitGroup
-	known   known
+	// calls and copying bound what a server that dies holds up.
+	calls, copying turns
+	jobs           sync.WaitGroup
+	known          known
 	// listings are for List, checks for ListHealth; each has a lock of every export.
 	listings, checks listings
 	// step is called between steps that change the export, by name. It ends a job
@@ -84,6 +86,8 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		cfg:     cfg,
 		reclaim: newReclaimer(ctx, cfg.Shares, cfg.ReclaimWorkers, cfg.ReclaimRate),
 		copies:  newJobs(ctx),
+		calls:   turns{limit: callsAtATime},
+		copying: turns{limit: copiesAtATime},
 		step:    func(ctx context.Context, _ string) error { return ctx.Err() },
 	}
 	if cfg.Metrics != nil {
@@ -137,6 +141,12 @@ func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(con
 			return
 		}
 		defer unlock()
+		release, err := s.calls.take(waiting, k.export.Server)
+		if err != nil {
+			done <- err
+			return
+		}
+		defer release()
 		done <- s.inShare(ctx, get, job)
 	})
 	again := time.NewTicker(askAgain)

@@ -120,7 +120,7 @@ func (l *lab) tree(t *testing.T) []string {
 func (l *lab) mustHave(t *testing.T, want ...string) {
 	t.Helper()
 	got := slices.DeleteFunc(l.tree(t), func(n string) bool {
-		return slices.Contains([]string{volume.MetaDir, ".nfs-csi/trash", ".nfs-csi/volumes", ".nfs-csi/names", ".nfs-csi/snapshots"}, n)
+		return slices.Contains([]string{volume.MetaDir, ".nfs-csi/trash", ".nfs-csi/volumes", ".nfs-csi/names", ".nfs-csi/snapshots", ".nfs-csi/groups"}, n)
 	})
 	slices.Sort(got)
 	slices.Sort(want)

@@ -56,7 +56,7 @@ func (l *listings) take(export volume.Export, fresh bool) *names {
 
 // walk reads up to want records that come after that directory, 0 for all.
 func walk(ctx context.Context, root *os.Root, cat *catalog.Catalog, n *names, after string, want int) ([]catalog.Record, error) {
-	w := &walker{root: root, cat: cat, names: n, want: want}
+	w := &walker{root: root, cat: recordsOf(cat), names: n, want: want}
 	if err := w.walk(ctx, "", after); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func walk(ctx context.Context, root *os.Root, cat *catalog.Catalog, n *names, af
 // walker collects records in the order of comparePaths.
 type walker struct {
 	root  *os.Root
-	cat   *catalog.Catalog
+	cat   records
 	names *names
 	want  int // 0 for all
 	found []catalog.Record

@@ -16,6 +16,7 @@ type Progress struct {
 	bytes, entries           atomic.Int64
 	totalBytes, totalEntries atomic.Int64
 	gone, devices            atomic.Int64
+	part                     atomic.Pointer[part]
 }
 
 // Bytes that have been copied.
@@ -38,11 +39,17 @@ func (p *Progress) SetTotal(bytes, entries int64) {
 
 // Left is how much is still to be copied, as far as it is known.
 func (p *Progress) Left() (bytes, entries int64) {
+	if part := p.part.Load(); part != nil {
+		return part.progress.Left()
+	}
 	return max(p.totalBytes.Load()-p.bytes.Load(), 0), max(p.totalEntries.Load()-p.entries.Load(), 0)
 }
 
 // String is the progress in words, such as "41%, 1.2 of 2.9 GiB, 8123 files".
 func (p *Progress) String() string {
+	if part := p.part.Load(); part != nil {
+		return part.String()
+	}
 	bytes, entries := p.Bytes(), p.Entries()
 	total := p.totalBytes.Load()
 	if total == 0 {
@@ -50,6 +57,22 @@ func (p *Progress) String() string {
 	}
 	total = max(total, bytes)
 	return fmt.Sprintf("%d%%, %s of %s, %d files", bytes*100/total, number(bytes, total), size(total, total), entries)
+}
+
+// part is one of several trees that are copied in turn.
+type part struct {
+	n, of    int
+	progress Progress
+}
+
+func (p *part) String() string { return fmt.Sprintf("%d of %d: %s", p.n, p.of, &p.progress) }
+
+// Part begins the n-th of the parts that the work consists of. Until the next one
+// begins, p tells how far this one is.
+func (p *Progress) Part(n, of int) *Progress {
+	next := &part{n: n, of: of}
+	p.part.Store(next)
+	return &next.progress
 }
 
 func unit(n int64) (float64, string) {

@@ -106,6 +106,17 @@ func (r *remover) entry(ctx context.Context, parent *os.Root, name string) error
 }
 
 func (r *remover) directory(ctx context.Context, parent *os.Root, name string) error {
+	err := r.emptied(ctx, parent, name)
+	if isGone(err) {
+		// Another controller removes it too, and was faster.
+		if _, statErr := parent.Lstat(name); errors.Is(statErr, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (r *remover) emptied(ctx context.Context, parent *os.Root, name string) error {
 	dir, err := parent.OpenRoot(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

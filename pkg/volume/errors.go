@@ -15,8 +15,12 @@ var (
 	ErrNotFound = errors.New("volume not found")
 	// ErrSnapshotNotFound: the snapshot does not exist on its export.
 	ErrSnapshotNotFound = errors.New("snapshot not found")
+	// ErrInGroup: the snapshot is a member of a group snapshot and goes with it.
+	ErrInGroup = errors.New("member of a group snapshot")
 	// ErrInUse: a copy is being made of it.
 	ErrInUse = errors.New("in use")
+	// ErrWritten: a volume was written to while a snapshot of several was made.
+	ErrWritten = errors.New("written to while it was copied")
 	// ErrInProgress: the work goes on after the call; the same call again waits for
 	// it.
 	ErrInProgress = errors.New("still in progress")

@@ -12,16 +12,32 @@ type SnapshotID struct {
 	Name string
 	// Source is the name of the volume it was taken of, or its subDir.
 	Source string
+	// Group is the directory of the group snapshot that it is a member of; empty
+	// for none.
+	Group string
 }
 
 const snapshotIDParts = 5
 
 // String writes the ID as csi-driver-nfs does:
-// server#share#snapName#snapName#srcName with slashes trimmed.
+// server#share#snapName#snapName#srcName with slashes trimmed. That of a member
+// of a group snapshot is server#share#groupName#member#srcName#group.
 func (id SnapshotID) String() string {
+	if id.Group != "" {
+		return groupForm(id.Export, id.Group, id.Name, id.Source)
+	}
 	return strings.Join([]string{
 		id.Export.Server, strings.Trim(id.Export.Share, "/"), id.Name, id.Name, id.Source,
 	}, idSeparator)
+}
+
+// GroupID is the ID of the group snapshot that this one is a member of; nil for
+// none.
+func (id SnapshotID) GroupID() *GroupID {
+	if id.Group == "" {
+		return nil
+	}
+	return &GroupID{Export: id.Export, Name: id.Group}
 }
 
 // ParseSnapshotID reads an ID of this driver or of csi-driver-nfs.
@@ -30,34 +46,46 @@ func (id SnapshotID) String() string {
 // has it but a part of it is not safe to use.
 func ParseSnapshotID(s string) (SnapshotID, error) {
 	parts := strings.Split(s, idSeparator)
-	if len(parts) != snapshotIDParts {
+	group := isGroupForm(parts)
+	if len(parts) != snapshotIDParts && !group {
 		return SnapshotID{}, fmt.Errorf("snapshot ID %q: %w", s, ErrForeignID)
 	}
-	id, err := parseSnapshotParts(parts)
+	id, err := parseSnapshotParts(parts, group)
 	if err != nil {
 		return SnapshotID{}, fmt.Errorf("snapshot ID %q: %w", s, err)
 	}
 	return id, nil
 }
 
-func parseSnapshotParts(parts []string) (SnapshotID, error) {
-	if strings.HasPrefix(parts[1], "/") {
-		return SnapshotID{}, fmt.Errorf("%w: share %q is absolute", ErrInvalid, parts[1])
-	}
-	export, err := ParseExport(parts[0], "/"+parts[1])
+func parseSnapshotParts(parts []string, group bool) (SnapshotID, error) {
+	export, err := parseExportParts(parts)
 	if err != nil {
 		return SnapshotID{}, err
 	}
-	if parts[2] != parts[3] {
+	id := SnapshotID{Export: export, Name: parts[3], Source: parts[4]}
+	if group {
+		id.Group = parts[2]
+	}
+	if !group && parts[2] != parts[3] {
 		return SnapshotID{}, fmt.Errorf("%w: it has two names, %q and %q", ErrInvalid, parts[2], parts[3])
 	}
-	if err := CheckComponent(parts[2]); err != nil {
-		return SnapshotID{}, fmt.Errorf("name: %w", err)
+	for _, name := range parts[2:4] {
+		if err := CheckComponent(name); err != nil {
+			return SnapshotID{}, fmt.Errorf("name: %w", err)
+		}
 	}
-	if err := CheckSubDir(parts[4]); err != nil {
+	if err := CheckSubDir(id.Source); err != nil {
 		return SnapshotID{}, fmt.Errorf("source: %w", err)
 	}
-	return SnapshotID{Export: export, Name: parts[2], Source: parts[4]}, nil
+	return id, nil
+}
+
+// parseExportParts reads the first two parts of an ID.
+func parseExportParts(parts []string) (Export, error) {
+	if strings.HasPrefix(parts[1], "/") {
+		return Export{}, fmt.Errorf("%w: share %q is absolute", ErrInvalid, parts[1])
+	}
+	return ParseExport(parts[0], "/"+parts[1])
 }
 
 // SnapshotParams are the parameters of a VolumeSnapshotClass.
@@ -74,6 +102,10 @@ func ParseSnapshotParams(in map[string]string) (SnapshotParams, error) {
 	if err != nil {
 		return SnapshotParams{}, err
 	}
+	return parseSnapshotParams(values)
+}
+
+func parseSnapshotParams(values map[string]string) (SnapshotParams, error) {
 	for key := range values {
 		switch {
 		case key == KeyServer, key == KeyShare, key == strings.ToLower(KeyMountOptions):

@@ -7,9 +7,11 @@ import (
 
 func TestSnapshotID(t *testing.T) {
 	for text, want := range map[string]SnapshotID{
-		"nfs.test#export#s#s#pvc-1": {Export{"nfs.test", "/export"}, "s", "pvc-1"},
-		"fd00::1#a/b#s#s#ns/pvc":    {Export{"fd00::1", "/a/b"}, "s", "ns/pvc"},
-		"nfs.test##s#s#pvc-1":       {Export{"nfs.test", "/"}, "s", "pvc-1"},
+		"nfs.test#export#s#s#pvc-1": {Export: Export{"nfs.test", "/export"}, Name: "s", Source: "pvc-1"},
+		"fd00::1#a/b#s#s#ns/pvc":    {Export: Export{"fd00::1", "/a/b"}, Name: "s", Source: "ns/pvc"},
+		"nfs.test##s#s#pvc-1":       {Export: Export{"nfs.test", "/"}, Name: "s", Source: "pvc-1"},
+
+		"nfs.test#export#g#2#ns/pvc#group": {Export: Export{"nfs.test", "/export"}, Name: "2", Source: "ns/pvc", Group: "g"},
 	} {
 		got, err := ParseSnapshotID(text)
 		if err != nil || got != want || got.String() != text {
@@ -20,9 +22,34 @@ func TestSnapshotID(t *testing.T) {
 		"": ErrForeignID, "x": ErrForeignID, "a#b#c#d": ErrForeignID, "a#b#c#c#d#e": ErrForeignID,
 		"s#e#..#..#v": ErrInvalid, "s#e#a#b#v": ErrInvalid, "s#e#a#a#../v": ErrInvalid, "s#e#a#a#": ErrInvalid,
 		"s#/e#a#a#v": ErrInvalid, "s#../e#a#a#v": ErrInvalid, "#e#a#a#v": ErrInvalid, "s#e###v": ErrInvalid,
+		"s#e#g###group": ErrInvalid, "s#e#..#1#v#group": ErrInvalid, "s#e#g#..#v#group": ErrInvalid,
+		"s#e#g#1##group": ErrInvalid, "s#/e#g#1#v#group": ErrInvalid, "s#e#g#1#v#group#": ErrForeignID,
 		"s#e#.nfs-csi#.nfs-csi#v": ErrInvalid, `s#e#a\b#a\b#v`: ErrInvalid, "s#e#a#a#v/": ErrInvalid,
 	} {
 		if _, err := ParseSnapshotID(text); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", text, err, want)
+		}
+	}
+}
+
+func TestGroupID(t *testing.T) {
+	id := GroupID{Export: Export{"fd00::1", "/a/b"}, Name: "g"}
+	const text = "fd00::1#a/b#g###group"
+	if got, err := ParseGroupID(text); err != nil || got != id || got.String() != text {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if of := (SnapshotID{Export: id.Export, Name: "1", Source: "v", Group: "g"}).GroupID(); of == nil || *of != id {
+		t.Errorf("the member's group is %v", of)
+	}
+	if of := (SnapshotID{Export: id.Export, Name: "s", Source: "v"}).GroupID(); of != nil {
+		t.Errorf("the group of a lone snapshot is %v", of)
+	}
+	for text, want := range map[string]error{
+		"": ErrForeignID, "x": ErrForeignID, "s#e#g#g#v": ErrForeignID, "s#e#g": ErrForeignID, "s#e#g###": ErrForeignID,
+		"s#e#g#1#v#group": ErrInvalid, "s#e####group": ErrInvalid, "s#e#..###group": ErrInvalid, "s#e#a/b###group": ErrInvalid,
+		"s#/e#g###group": ErrInvalid, "#e#g###group": ErrInvalid, "s#../e#g###group": ErrInvalid, "s#e#.nfs-csi###group": ErrInvalid,
+	} {
+		if _, err := ParseGroupID(text); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", text, err, want)
 		}
 	}
@@ -38,6 +65,20 @@ func TestSnapshotParams(t *testing.T) {
 	}
 	for _, bad := range []map[string]string{{"server": "s"}, {"share": "/x"}, {"shar": "/x"}, {"server": "s", "share": "/x/.."}, {"server": "a", "Server": "b"}} {
 		if _, err := ParseSnapshotParams(bad); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+func TestGroupParams(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "refuse": false, "allow": true} {
+		p, err := ParseGroupParams(map[string]string{"server": "s", "share": "/x", "Writes": text})
+		if err != nil || p.AllowWrites != want || p.Export == nil {
+			t.Errorf("%q: %+v, %v", text, p, err)
+		}
+	}
+	for _, bad := range []map[string]string{{"writes": "yes"}, {"write": "allow"}, {"server": "s"}, {"writes": "allow", "Writes": "allow"}} {
+		if _, err := ParseGroupParams(bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}

@@ -115,7 +115,7 @@ func mustBeClean(t *testing.T, name, dir string) {
 		err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
 			rel, relErr := filepath.Rel(dir, p)
 			switch rel {
-			case ".", "lost+found", ".nfs-csi", ".nfs-csi/volumes", ".nfs-csi/trash", ".nfs-csi/tmp", ".nfs-csi/snapshots":
+			case ".", "lost+found", ".nfs-csi", ".nfs-csi/volumes", ".nfs-csi/trash", ".nfs-csi/tmp", ".nfs-csi/snapshots", ".nfs-csi/groups":
 			default:
 				left = append(left, rel)
 			}

@@ -1,0 +1,76 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"time"
+)
+
+// GroupsDir has a directory for each group snapshot. Its members are directories
+// in there, so that one rename makes the group with all of them, or ends it.
+const GroupsDir = "groups"
+
+// Group is the record of a group snapshot. It is written before the group gets
+// its place, and never changes.
+type Group struct {
+	Version int `json:"version"`
+	// Name is the CSI name, whatever characters it has.
+	Name string `json:"name"`
+	ID   string `json:"id"`
+	// Members in the order of their names.
+	Members []Member  `json:"members"`
+	Created time.Time `json:"created"`
+}
+
+// Member of a group: a snapshot with a record of its own.
+type Member struct {
+	ID       string `json:"id"`
+	SourceID string `json:"sourceID"`
+}
+
+// GroupPath is where the group name lies below the catalog's directory.
+func GroupPath(name string) string { return path.Join(GroupsDir, name) }
+
+// ReadGroup returns the record of a group; fs.ErrNotExist if there is none.
+func (c *Catalog) ReadGroup(name string) (Group, error) {
+	b, err := c.meta.ReadFile(path.Join(GroupPath(name), snapshotRecord))
+	if err != nil {
+		return Group{}, fmt.Errorf("record of group snapshot %s: %w", name, err)
+	}
+	g, err := decodeGroup(b)
+	if err != nil {
+		return Group{}, fmt.Errorf("record of group snapshot %s: %w", name, err)
+	}
+	return g, nil
+}
+
+func decodeGroup(b []byte) (Group, error) {
+	var g Group
+	if err := json.Unmarshal(b, &g); err != nil {
+		return Group{}, fmt.Errorf("not a record: %w", err)
+	}
+	switch {
+	case g.Version < 1 || g.Version > recordVersion:
+		return Group{}, fmt.Errorf("record version %d, this driver knows up to %d", g.Version, recordVersion)
+	case g.Name == "" || g.ID == "" || len(g.Members) == 0:
+		return Group{}, fmt.Errorf("record without a name, an ID or members")
+	}
+	return g, nil
+}
+
+// WriteGroup puts the record into the directory that is to become the group.
+func (c *Catalog) WriteGroup(dir string, g Group) error {
+	g.Version = recordVersion
+	b, err := json.MarshalIndent(g, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := c.writeFile(path.Join(dir, snapshotRecord), append(b, '\n')); err != nil {
+		return fmt.Errorf("record of group snapshot %s: %w", g.Name, err)
+	}
+	return nil
+}
+
+// MemberPath is where a member of a group lies below the catalog's directory.
+func MemberPath(group, member string) string { return path.Join(GroupPath(group), member) }

@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// GroupRequest asks for a group snapshot.
+type GroupRequest struct {
+	Name    string
+	Sources []Handle
+	// Export to keep it on; nil for that of the first source by ID.
+	Export       *volume.Export
+	MountOptions []string
+	// AllowWrites makes it also when a source is written to meanwhile.
+	AllowWrites bool
+}
+
+// Handle is a volume ID, and the text of it that the caller knows the volume by.
+type Handle struct {
+	volume.ID
+	Text string
+}
+
+// Group is a group snapshot. All of it is on one export, also where its sources
+// are on several, so that one rename makes it and one ends it.
+type Group struct {
+	ID      volume.GroupID
+	Members []Snapshot
+	Created time.Time
+}
+
+func groupKey(id volume.GroupID) key {
+	return key{id.Export, path.Join(volume.MetaDir, catalog.GroupPath(id.Name))}
+}
+
+// CreateGroup makes snapshots of several volumes, all or none, or finds those that
+// an earlier call has made. They show all volumes as they were at one time: NFS
+// can stop nobody from writing, so that is looked at in the end.
+//
+// Errors: volume.ErrWritten when it is not so, volume.ErrSnapshotDiffers when there is a group of this name of other
+// volumes, volume.ErrInvalid, volume.ErrNotFound, volume.ErrInProgress, those of
+// share.Cache.
+func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error) {
+	dir, err := volume.DirName(req.Name)
+	if err == nil {
+		req.Sources, err = inOrder(req.Sources)
+	}
+	if err != nil {
+		return Group{}, fmt.Errorf("create group snapshot %s: %w", req.Name, err)
+	}
+	id := volume.GroupID{Export: req.Sources[0].Export, Name: dir}
+	if req.Export != nil {
+		id.Export = *req.Export
+	}
+	k, options := groupKey(id), s.options(req.MountOptions)
+	want := catalog.Record{Name: req.Name, SubDir: dir, Source: sourcesOf(req.Sources)}
+	made, err := runJob(ctx, s, k, serversOf(req.Sources), dir, want, func(ctx context.Context, p *tree.Progress) (made Group, err error) {
+		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
+			s.reclaim.resume(id.Export, options)
+			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
+				made, err = s.createGroup(ctx, h, cat, id, req, p)
+				return err
+			})
+		})
+		s.reclaim.kick(id.Export, options)
+		return made, err
+	})
+	if err != nil {
+		return Group{}, fmt.Errorf("create group snapshot %s: %w", req.Name, err)
+	}
+	return made, nil
+}
+
+// inOrder sorts the sources: the same ones are the same request, in any order and
+// in any form of their IDs.
+func inOrder(sources []Handle) ([]Handle, error) {
+	if len(sources) == 0 {
+		return nil, fmt.Errorf("%w: no source volumes", volume.ErrInvalid)
+	}
+	sources = slices.SortedFunc(slices.Values(sources), func(a, b Handle) int { return strings.Compare(a.source(), b.source()) })
+	for i, h := range sources[1:] {
+		if sameVolume(h.ID, sources[i].ID) {
+			return nil, fmt.Errorf("%w: source volume %s is given more than once", volume.ErrInvalid, h.Text)
+		}
+	}
+	return sources, nil
+}
+
+// source names the volume in the same way whatever form of its ID was given.
+func (h Handle) source() string { return (&Source{Volume: &h.ID}).String() }
+
+func sourcesOf(list []Handle) string {
+	var names []string
+	for _, h := range list {
+		names = append(names, h.source())
+	}
+	return strings.Join(names, ", ")
+}
+
+func serversOf(list []Handle) string {
+	var servers []string
+	for _, h := range list {
+		servers = append(servers, h.Export.Server)
+	}
+	return strings.Join(slices.Compact(servers), ", ")
+}

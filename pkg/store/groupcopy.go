@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// groupCopy is a group snapshot in the making.
+type groupCopy struct {
+	store *Store
+	id    volume.GroupID
+	req   GroupRequest
+	from  []*content
+	began []time.Time // by the clock of each source's server
+	op    *operation
+}
+
+func (s *Store) createGroup(ctx context.Context, h *share.Handle, cat *catalog.Catalog, id volume.GroupID, req GroupRequest, p *tree.Progress) (Group, error) {
+	if have, err := sameGroup(cat, id, req.Sources); !errors.Is(err, fs.ErrNotExist) {
+		return have, err
+	}
+	g := &groupCopy{store: s, id: id, req: req}
+	defer g.close()
+	if err := g.open(ctx, h); err != nil {
+		return Group{}, err
+	}
+	op, err := s.beginOperation(ctx, cat, groupKey(id))
+	if err != nil {
+		return Group{}, err
+	}
+	g.op = op
+	if err := g.take(ctx, p); err != nil {
+		if ctx.Err() == nil {
+			err = errors.Join(err, op.end())
+		}
+		return Group{}, err
+	}
+	return sameGroup(cat, id, req.Sources)
+}
+
+func (g *groupCopy) close() {
+	for _, c := range g.from {
+		c.close()
+	}
+}
+
+// open opens all sources before the first is copied: one that is not there fails
+// at once, and none is deleted meanwhile.
+func (g *groupCopy) open(ctx context.Context, h *share.Handle) error {
+	for _, source := range g.req.Sources {
+		c, err := g.store.openSource(ctx, &Source{Volume: &source.ID}, h, source.Export == g.id.Export)
+		if err != nil {
+			return err
+		}
+		g.from = append(g.from, c)
+	}
+	if g.req.AllowWrites {
+		return nil
+	}
+	for _, c := range g.from {
+		now, err := c.clock(ctx)
+		if err != nil {
+			return err
+		}
+		g.began = append(g.began, now)
+	}
+	return nil
+}
+
+func (g *groupCopy) take(ctx context.Context, p *tree.Progress) error {
+	rec := catalog.Group{Name: g.req.Name, ID: g.id.String(), Created: time.Now().UTC()}
+	if err := g.fill(ctx, &rec, p); err != nil {
+		if g.op.taken(err) {
+			err = errTaken
+		}
+		return err
+	}
+	if err := g.op.cat.WriteGroup(g.op.name, rec); err != nil {
+		return err
+	}
+	if err := g.store.step(ctx, "put group in its place"); err != nil {
+		return err
+	}
+	err := g.op.place(catalog.GroupPath(g.id.Name))
+	if errors.Is(err, errFaster) {
+		err = g.op.end()
+	}
+	if err != nil {
+		return err
+	}
+	return g.store.step(ctx, "answer")
+}
+
+// fill copies one member after the other and notes them in the group's record.
+func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, p *tree.Progress) error {
+	defer g.op.keepAlive(ctx)()
+	for i, source := range g.req.Sources {
+		member := volume.SnapshotID{Export: g.id.Export, Group: g.id.Name, Name: strconv.Itoa(i + 1), Source: source.Name}
+		snap := catalog.Snapshot{Name: g.req.Name, ID: member.String(), SourceID: source.Text, Created: rec.Created}
+		if err := g.member(ctx, i, member.Name, &snap, p.Part(i+1, len(g.req.Sources))); err != nil {
+			return fmt.Errorf("volume %s: %w", source.Text, err)
+		}
+		rec.Members = append(rec.Members, catalog.Member{ID: snap.ID, SourceID: snap.SourceID})
+	}
+	return g.unchanged(ctx)
+}
+
+func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog.Snapshot, p *tree.Progress) error {
+	if err := g.store.step(ctx, "copy member"); err != nil {
+		return err
+	}
+	data := path.Join(name, catalog.SnapshotData)
+	// Not MkdirAll: an operation that was ended must not come back without the
+	// members it had.
+	for _, dir := range []string{name, data} {
+		if err := g.op.cat.Meta().Mkdir(path.Join(g.op.name, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := g.op.copyInto(ctx, data, g.from[i], g.store.cfg.CopyWorkers, p); err != nil {
+		return err
+	}
+	rec.Bytes, rec.Entries = p.Bytes(), p.Entries()
+	tellDevices(ctx, rec.ID, p)
+	return g.op.cat.WriteSnapshot(path.Join(g.op.name, name), *rec)
+}
+
+// unchanged returns volume.ErrWritten when a source has changed since the first
+// was begun to be copied. If none has, all of them have been copied as they were
+// at that time.
+func (g *groupCopy) unchanged(ctx context.Context) error {
+	for i, began := range g.began {
+		source := g.req.Sources[i].Text
+		now, err := g.from[i].clock(ctx)
+		if err != nil {
+			return err
+		}
+		if now.Before(began) {
+			return fmt.Errorf("volume %s: %w, as far as can be told: the server's clock was set back", source, volume.ErrWritten)
+		}
+		changed, err := tree.ChangedSince(ctx, g.from[i].root, began, g.store.cfg.CopyWorkers)
+		if err != nil {
+			return fmt.Errorf("volume %s: %w", source, err)
+		}
+		if changed != "" {
+			return fmt.Errorf("volume %s: %w: %s", source, volume.ErrWritten, changed)
+		}
+	}
+	return nil
+}

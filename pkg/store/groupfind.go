@@ -1,0 +1,157 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// sameGroup finds the group that was made before; fs.ErrNotExist if there is none.
+func sameGroup(cat *catalog.Catalog, id volume.GroupID, sources []Handle) (Group, error) {
+	rec, err := cat.ReadGroup(id.Name)
+	if err != nil {
+		return Group{}, err
+	}
+	have := make([]Handle, 0, len(rec.Members))
+	for _, m := range rec.Members {
+		source, err := volume.ParseID(m.SourceID)
+		if err != nil {
+			return Group{}, fmt.Errorf("record of group snapshot %s: %w", id.Name, err)
+		}
+		have = append(have, Handle{source, m.SourceID})
+	}
+	if !slices.EqualFunc(have, sources, func(a, b Handle) bool { return sameVolume(a.ID, b.ID) }) {
+		return Group{}, fmt.Errorf("%w: there is a group of that name, of %s", volume.ErrSnapshotDiffers, sourcesOf(have))
+	}
+	return groupOf(cat, rec)
+}
+
+// groupOf reads the members of a group.
+func groupOf(cat *catalog.Catalog, rec catalog.Group) (Group, error) {
+	id, err := volume.ParseGroupID(rec.ID)
+	if err != nil {
+		return Group{}, fmt.Errorf("record of group snapshot %s: %w", rec.Name, err)
+	}
+	g := Group{ID: id, Created: rec.Created}
+	for _, m := range rec.Members {
+		member, err := volume.ParseSnapshotID(m.ID)
+		if err != nil {
+			return Group{}, fmt.Errorf("record of group snapshot %s: %w", rec.Name, err)
+		}
+		snap, err := readSnapshot(cat, snapshotPlace(member))
+		if err != nil {
+			return Group{}, err
+		}
+		g.Members = append(g.Members, snap)
+	}
+	return g, nil
+}
+
+// GetGroup returns the group, or volume.ErrSnapshotNotFound. Members, if not
+// empty, are what the caller believes to be in it.
+//
+// Errors: volume.ErrInvalid when other members are, those of share.Cache.
+func (s *Store) GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (Group, error) {
+	var found Group
+	get := s.anyShare(id.Export, s.options(mountOptions))
+	err := s.withVolume(ctx, groupKey(id), get, func(_ context.Context, h *share.Handle) error {
+		return withRecords(h, func(cat *catalog.Catalog) error {
+			rec, err := recordsOf(cat).ReadGroup(id.Name)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return volume.ErrSnapshotNotFound
+			case err != nil:
+				return err
+			case rec.ID != id.String():
+				return fmt.Errorf("%w: its name is that of %s", volume.ErrSnapshotNotFound, rec.ID)
+			}
+			if err := sameMembers(rec, members); err != nil {
+				return err
+			}
+			found, err = groupOf(cat, rec)
+			return err
+		})
+	})
+	if err != nil {
+		return Group{}, fmt.Errorf("group snapshot %s: %w", id, err)
+	}
+	return found, nil
+}
+
+// sameMembers compares what a caller believes to be in the group, if it says so.
+func sameMembers(rec catalog.Group, members []string) error {
+	if len(members) == 0 {
+		return nil
+	}
+	have := make([]string, 0, len(rec.Members))
+	for _, m := range rec.Members {
+		have = append(have, m.ID)
+	}
+	slices.Sort(have)
+	if !slices.Equal(have, slices.Sorted(slices.Values(members))) {
+		return fmt.Errorf("%w: its members are %s, not %s", volume.ErrInvalid, strings.Join(have, ", "), strings.Join(members, ", "))
+	}
+	return nil
+}
+
+// DeleteGroup moves the group with its members to the trash. One that is gone is
+// no error.
+//
+// Errors: volume.ErrInUse while a volume is being made from a member,
+// volume.ErrInvalid when other members are in it, those of share.Cache.
+func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
+	k, options := groupKey(id), s.options(mountOptions)
+	err := s.copies.cancel(ctx, k, id.Name)
+	if err == nil {
+		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
+			s.reclaim.resume(id.Export, options)
+			return withCatalog(h, func(cat *catalog.Catalog) error { return s.deleteGroup(ctx, cat, id, members) })
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("delete group snapshot %s: %w", id, err)
+	}
+	s.reclaim.kick(id.Export, options)
+	return nil
+}
+
+func (s *Store) deleteGroup(ctx context.Context, cat *catalog.Catalog, id volume.GroupID, members []string) error {
+	rec, err := cat.ReadGroup(id.Name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return endOperations(cat, groupKey(id), "")
+	case err != nil:
+		return err
+	case rec.ID != id.String():
+		klog.FromContext(ctx).Info("The group snapshot is gone and its name is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
+		return nil
+	}
+	if err := sameMembers(rec, members); err != nil {
+		return err
+	}
+	for _, m := range rec.Members {
+		member, err := volume.ParseSnapshotID(m.ID)
+		if err != nil {
+			return fmt.Errorf("record of group snapshot %s: %w", rec.Name, err)
+		}
+		if err := s.copies.free(snapshotKey(member)); err != nil {
+			return err
+		}
+	}
+	if err := s.step(ctx, "move group to trash"); err != nil {
+		return err
+	}
+	if err := discard(cat, catalog.GroupPath(id.Name)); err != nil {
+		return err
+	}
+	return s.step(ctx, "answer")
+}
