@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/observe"
@@ -19,7 +19,7 @@ import (
 type App struct {
 	config    Config
 	naming    plan.Naming
-	client    kubernetes.Interface
+	clients   clients
 	election  *election
 	telemetry *telemetry
 	http      *observe.Server
@@ -34,7 +34,7 @@ func New(config Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	work, lease, err := config.clients()
+	clients, err := config.clients()
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +42,9 @@ func New(config Config) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	app := &App{config: config, naming: naming, client: work, telemetry: telemetry}
+	app := &App{config: config, naming: naming, clients: clients, telemetry: telemetry}
 	if config.LeaderElection.Enabled {
-		app.election = newElection(config.LeaderElection, lease)
+		app.election = newElection(config.LeaderElection, clients.lease)
 	}
 	if config.HTTPEndpoint != "" {
 		if app.http, err = observe.Listen(app.observed()); err != nil {
@@ -120,19 +120,32 @@ func (a *App) provision(ctx context.Context) error {
 
 func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner, error) {
 	return provisioner.New(provisioner.Config{
-		Client:              a.client,
-		Driver:              driver,
-		Metrics:             a.telemetry.library,
-		Naming:              a.naming,
-		Identity:            newIdentity(driver.Facts().Name),
-		DefaultFSType:       a.config.DefaultFSType,
-		ExtraCreateMetadata: a.config.ExtraCreateMetadata,
-		ReadOnlyPublish:     a.config.ReadOnlyPublish,
-		RetryMin:            a.config.RetryIntervalStart,
-		RetryMax:            a.config.RetryIntervalMax,
-		Workers:             a.config.WorkerThreads,
-		DrainTimeout:        a.config.ShutdownTimeout,
+		Client:                a.clients.work,
+		Dynamic:               a.clients.dynamic,
+		Driver:                driver,
+		Metrics:               a.telemetry.library,
+		Naming:                a.naming,
+		Identity:              newIdentity(driver.Facts().Name),
+		DefaultFSType:         a.config.DefaultFSType,
+		ExtraCreateMetadata:   a.config.ExtraCreateMetadata,
+		ReadOnlyPublish:       a.config.ReadOnlyPublish,
+		PreventModeConversion: a.config.PreventModeConversion,
+		CrossNamespaceSources: a.config.Features.CrossNamespaceVolumeDataSource,
+		AttributesClasses:     a.config.Features.VolumeAttributesClass,
+		JournalNamespace:      a.config.LeaderElection.namespace(),
+		JournalName:           journalName(driver.Facts().Name),
+		ProtectionWorkers:     a.config.CloningThreads,
+		OrphanSweepInterval:   a.config.OrphanSweepInterval,
+		RetryMin:              a.config.RetryIntervalStart,
+		RetryMax:              a.config.RetryIntervalMax,
+		Workers:               a.config.WorkerThreads,
+		DrainTimeout:          a.config.ShutdownTimeout,
 	})
+}
+
+// journalName is of the ConfigMap that has the volumes in the making.
+func journalName(driver string) string {
+	return "csi-provisioner-" + strings.ToLower(leaseName(driver))
 }
 
 // newIdentity tells this process from others in the volumes it makes, in the form

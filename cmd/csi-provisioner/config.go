@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,6 +28,11 @@ type Config struct {
 	DefaultFSType        string
 	ExtraCreateMetadata  bool
 	ReadOnlyPublish      bool
+
+	PreventModeConversion bool
+	CloningThreads        int
+	OrphanSweepInterval   time.Duration
+	Features              Features
 
 	RetryIntervalStart time.Duration
 	RetryIntervalMax   time.Duration
@@ -56,6 +62,10 @@ func (c Config) validate() error {
 		return fmt.Errorf("--retry-interval-max is %s, less than --retry-interval-start", c.RetryIntervalMax)
 	case c.WorkerThreads <= 0:
 		return fmt.Errorf("--worker-threads is %d, must be positive", c.WorkerThreads)
+	case c.CloningThreads <= 0:
+		return fmt.Errorf("--cloning-protection-threads is %d, must be positive", c.CloningThreads)
+	case c.OrphanSweepInterval <= 0:
+		return fmt.Errorf("--snapshot-orphan-sweep-interval is %s, must be positive", c.OrphanSweepInterval)
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("--shutdown-timeout is %s, must not be negative", c.ShutdownTimeout)
 	case c.Pprof && c.HTTPEndpoint == "":
@@ -93,22 +103,32 @@ func (c Config) apiServer() (*rest.Config, error) {
 	}
 }
 
-// clients are for the work and for the Lease. The Lease has its own, so that
-// renewing it never waits behind the work's rate limit, and a request that hangs
-// does not use up the time there is for another try.
-func (c Config) clients() (work, lease kubernetes.Interface, err error) {
+// clients talk to the API server.
+type clients struct {
+	// work and dynamic are for the work.
+	work    kubernetes.Interface
+	dynamic dynamic.Interface
+	// lease has its own limits, so that renewing it never waits behind the work's,
+	// and a request that hangs does not use up the time there is for another try.
+	lease kubernetes.Interface
+}
+
+func (c Config) clients() (made clients, err error) {
 	config, err := c.restConfig()
 	if err != nil {
-		return nil, nil, err
+		return clients{}, err
 	}
-	if work, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, nil, fmt.Errorf("API client: %w", err)
+	if made.work, err = kubernetes.NewForConfig(config); err != nil {
+		return clients{}, fmt.Errorf("API client: %w", err)
+	}
+	if made.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return clients{}, fmt.Errorf("dynamic API client: %w", err)
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = -1, 0
 	config.Timeout = c.LeaderElection.RenewDeadline / 2
-	if lease, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, nil, fmt.Errorf("API client for the Lease: %w", err)
+	if made.lease, err = kubernetes.NewForConfig(config); err != nil {
+		return clients{}, fmt.Errorf("API client for the Lease: %w", err)
 	}
-	return work, lease, nil
+	return made, nil
 }

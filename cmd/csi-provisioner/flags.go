@@ -38,10 +38,16 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	addWorkFlags(set, &parsed.config)
 	addLeaderElectionFlags(set, &parsed.config.LeaderElection)
 	addHTTPFlags(set, &parsed.config)
+	addSourceFlags(set, &parsed.config)
+	features, err := addFeatureFlag(set)
+	if err != nil {
+		return nil, err
+	}
 	logsapi.AddFlags(parsed.logging, set)
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
+	parsed.config.Features = features()
 	if set.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
 	}
@@ -79,6 +85,15 @@ func addVolumeFlags(set *pflag.FlagSet, c *Config) {
 		"Pass the names of claim and volume to the driver, as parameters csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace and csi.storage.k8s.io/pv/name.")
 	set.BoolVar(&c.ReadOnlyPublish, "controller-publish-readonly", false,
 		"Mark volumes of claims whose only access mode is ReadOnlyMany as read-only.")
+}
+
+func addSourceFlags(set *pflag.FlagSet, c *Config) {
+	set.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true,
+		"Refuse to restore a snapshot of a file system as a block volume, and the other way round, unless its VolumeSnapshotContent allows it.")
+	set.IntVar(&c.CloningThreads, "cloning-protection-threads", 1,
+		"How many finalizers, of claims and snapshots that volumes are filled from, are removed at the same time.")
+	set.DurationVar(&c.OrphanSweepInterval, "snapshot-orphan-sweep-interval", 5*time.Minute,
+		"Time between looks for finalizers left behind on claims and snapshots that volumes were filled from.")
 }
 
 func addWorkFlags(set *pflag.FlagSet, c *Config) {

@@ -27,6 +27,12 @@ func TestDefaults(t *testing.T) {
 		RetryIntervalMax:     5 * time.Minute,
 		WorkerThreads:        100,
 		ShutdownTimeout:      25 * time.Second,
+
+		PreventModeConversion: true,
+		CloningThreads:        1,
+		OrphanSweepInterval:   5 * time.Minute,
+		Features:              Features{VolumeAttributesClass: true},
+
 		LeaderElection: LeaderElectionConfig{
 			LeaseDuration: 15 * time.Second,
 			RenewDeadline: 10 * time.Second,
@@ -50,7 +56,8 @@ func TestEveryFlagIsRead(t *testing.T) {
 		--controller-publish-readonly --retry-interval-start=6s --retry-interval-max=7s --worker-threads=8
 		--shutdown-timeout=9s --leader-election --leader-election-namespace=n --leader-election-lease-duration=30s
 		--leader-election-renew-deadline=20s --leader-election-retry-period=10s --http-endpoint=:1
-		--metrics-path=/m --enable-pprof -v=4 --logging-format=json`), &bytes.Buffer{})
+		--prevent-volume-mode-conversion=false --cloning-protection-threads=2 --snapshot-orphan-sweep-interval=3s
+		--feature-gates=VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true --metrics-path=/m --enable-pprof -v=4 --logging-format=json`), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +70,8 @@ func TestEveryFlagIsRead(t *testing.T) {
 			Enabled: true, Namespace: "n",
 			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 10 * time.Second,
 		},
+		CloningThreads: 2, OrphanSweepInterval: 3 * time.Second,
+		Features:     Features{CrossNamespaceVolumeDataSource: true},
 		HTTPEndpoint: ":1", MetricsPath: "/m", Pprof: true,
 	}
 	if parsed.config != want {
@@ -74,7 +83,7 @@ func TestEveryFlagIsRead(t *testing.T) {
 }
 
 func TestFlagsRefused(t *testing.T) {
-	for _, args := range [][]string{{"--no-such-flag"}, {"extra"}, {"--timeout=soon"}} {
+	for _, args := range [][]string{{"--no-such-flag"}, {"extra"}, {"--timeout=soon"}, {"--feature-gates=NoSuchGate=true"}} {
 		if _, err := parseFlags(args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%q accepted", args)
 		}

@@ -54,6 +54,14 @@ func (c LeaderElectionConfig) validate() error {
 	return nil
 }
 
+// namespace is where the Lease is, and the journal.
+func (c LeaderElectionConfig) namespace() string {
+	if c.Namespace != "" {
+		return c.Namespace
+	}
+	return ownNamespace()
+}
+
 // election is one replica's part in choosing the leader.
 type election struct {
 	config LeaderElectionConfig
@@ -125,12 +133,8 @@ func (e *election) lock(name string) (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	namespace := e.config.Namespace
-	if namespace == "" {
-		namespace = ownNamespace()
-	}
 	return &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		LeaseMeta: metav1.ObjectMeta{Namespace: e.config.namespace(), Name: name},
 		Client:    e.client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{
 			// Pods with the host's network share its name; two leaders of one

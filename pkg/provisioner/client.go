@@ -11,7 +11,8 @@ import (
 )
 
 // drainingClient lets the library finish the removal of a PersistentVolume whose
-// volume it has deleted, for as long as base lives: see session.
+// volume it has deleted, for as long as base lives, and keeps it from saving what
+// is saved already: see session.
 type drainingClient struct {
 	kubernetes.Interface
 	base context.Context
@@ -33,6 +34,11 @@ func (c drainingCore) PersistentVolumes() typedcorev1.PersistentVolumeInterface 
 type drainingVolumes struct {
 	typedcorev1.PersistentVolumeInterface
 	base context.Context
+}
+
+// Create does nothing: session.Provision has saved the PersistentVolume.
+func (v drainingVolumes) Create(_ context.Context, volume *corev1.PersistentVolume, _ metav1.CreateOptions) (*corev1.PersistentVolume, error) {
+	return volume, nil
 }
 
 func (v drainingVolumes) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {

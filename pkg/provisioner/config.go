@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -19,7 +22,9 @@ const resyncPeriod = 15 * time.Minute
 // Config is what a Provisioner needs.
 type Config struct {
 	Client kubernetes.Interface
-	Driver *Driver
+	// Dynamic is for what volumes are filled from: APIs that may not be there.
+	Dynamic dynamic.Interface
+	Driver  *Driver
 	// Metrics of the library; the caller registers them.
 	Metrics metrics.Metrics
 	// Naming of volumes.
@@ -31,6 +36,21 @@ type Config struct {
 	DefaultFSType       string
 	ExtraCreateMetadata bool
 	ReadOnlyPublish     bool
+
+	// PreventModeConversion refuses to restore a snapshot to the other volume
+	// mode, unless its content allows it.
+	PreventModeConversion bool
+	// CrossNamespaceSources and AttributesClasses are feature gates.
+	CrossNamespaceSources bool
+	AttributesClasses     bool
+
+	// JournalNamespace and JournalName are of the ConfigMap that has the volumes
+	// in the making. No other provisioner may use it.
+	JournalNamespace, JournalName string
+	// ProtectionWorkers is how many finalizers of sources are looked after at a
+	// time, OrphanSweepInterval how often those left behind are looked for.
+	ProtectionWorkers   int
+	OrphanSweepInterval time.Duration
 
 	// RetryMin and RetryMax bound the exponential back-off of each claim and volume.
 	RetryMin, RetryMax time.Duration
@@ -47,6 +67,14 @@ type Provisioner struct {
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
 	classes   storagelisters.StorageClassLister
+	claims    corelisters.PersistentVolumeClaimLister
+	volumes   corelisters.PersistentVolumeLister
+	sources   sources
+	// retries of claims, by UID, and of volumes, by name.
+	retries workqueue.TypedRateLimiter[string]
+	// deleted are the names of volumes that were deleted a short while ago.
+	deleted recent
+	busy    busy
 }
 
 // New checks config.
@@ -61,6 +89,10 @@ func New(config Config) (*Provisioner, error) {
 		client:    client,
 		informers: factory,
 		classes:   factory.Storage().V1().StorageClasses().Lister(),
+		claims:    factory.Core().V1().PersistentVolumeClaims().Lister(),
+		volumes:   factory.Core().V1().PersistentVolumes().Lister(),
+		sources:   sources{client: config.Dynamic},
+		retries:   backOff[string](config),
 	}, nil
 }
 
@@ -68,6 +100,8 @@ func (c Config) validate() error {
 	switch {
 	case c.Client == nil:
 		return errors.New("no Kubernetes client")
+	case c.Dynamic == nil:
+		return errors.New("no dynamic Kubernetes client")
 	case c.Driver == nil:
 		return errors.New("no CSI driver")
 	case c.Naming == plan.Naming{}:
@@ -76,8 +110,17 @@ func (c Config) validate() error {
 		return fmt.Errorf("retry interval from %s to %s, must be positive and not shrink", c.RetryMin, c.RetryMax)
 	case c.Workers <= 0:
 		return fmt.Errorf("%d workers, must be positive", c.Workers)
+	case c.JournalNamespace == "" || c.JournalName == "":
+		return errors.New("no journal")
+	case c.ProtectionWorkers <= 0 || c.OrphanSweepInterval <= 0:
+		return fmt.Errorf("%d threads and interval %s for protection of sources, must be positive", c.ProtectionWorkers, c.OrphanSweepInterval)
 	case c.DrainTimeout < 0:
 		return fmt.Errorf("drain timeout %s, must not be negative", c.DrainTimeout)
 	}
 	return nil
+}
+
+// backOff is per item: one volume that keeps failing delays no other.
+func backOff[Key comparable](config Config) workqueue.TypedRateLimiter[Key] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[Key](config.RetryMin, config.RetryMax)
 }

@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ func (p *Provisioner) remove(ctx context.Context, volume *corev1.PersistentVolum
 	if _, err := p.config.Driver.DeleteVolume(ctx, request); err != nil {
 		return p.failure("DeleteVolume", err, secrets)
 	}
+	p.deleted.add(volume.Name, time.Now())
 	klog.FromContext(ctx).V(2).Info("Volume deleted", logPV, volume.Name, logVolume, source.VolumeHandle)
 	return nil
 }

@@ -24,6 +24,9 @@ type Facts struct {
 	Name string
 	// SingleNodeMultiWriter tells ReadWriteOnce from ReadWriteOncePod.
 	SingleNodeMultiWriter bool
+	// Snapshots, Clones and Modify are the capabilities CREATE_DELETE_SNAPSHOT,
+	// CLONE_VOLUME and MODIFY_VOLUME.
+	Snapshots, Clones, Modify bool
 }
 
 // readFacts asks until the driver answers; only an answer that waiting will not
@@ -89,5 +92,8 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration)
 	return &Facts{
 		Name:                  name,
 		SingleNodeMultiWriter: methods[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
+		Snapshots:             methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT],
+		Clones:                methods[csi.ControllerServiceCapability_RPC_CLONE_VOLUME],
+		Modify:                methods[csi.ControllerServiceCapability_RPC_MODIFY_VOLUME],
 	}, nil
 }

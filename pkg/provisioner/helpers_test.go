@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
 
@@ -35,27 +37,40 @@ type world struct {
 	driver  *drivertest.Driver
 	socket  string
 	client  *fake.Clientset
+	dynamic *dynamicfake.FakeDynamicClient
+	config  Config
 	drain   chan struct{}
 	stopped chan error
+	ended   chan struct{}
 	abandon context.CancelFunc
 }
 
 // newWorld has the objects in its API server; change may be nil.
 func newWorld(t *testing.T, change func(*Config), objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{T: t, driver: drivertest.New(driverName), drain: make(chan struct{}), stopped: make(chan error, 1)}
+	w := &world{T: t, driver: drivertest.New(driverName)}
 	w.client = fake.NewClientset(objects...)
+	w.dynamic = newDynamic()
 	w.socket = startDriver(t, w.driver)
 	naming, err := plan.NewNaming("pvc", plan.WholeUID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := Config{
-		Client:       w.client,
-		Driver:       connect(t, w.socket),
-		Metrics:      metrics.New("controller"),
-		Naming:       naming,
-		Identity:     "17-" + driverName,
+		Client:   w.client,
+		Dynamic:  w.dynamic,
+		Driver:   connect(t, w.socket),
+		Metrics:  metrics.New("controller"),
+		Naming:   naming,
+		Identity: "17-" + driverName,
+
+		PreventModeConversion: true,
+		AttributesClasses:     true,
+		JournalNamespace:      "nfs-csi",
+		JournalName:           "csi-provisioner-test",
+		ProtectionWorkers:     2,
+		OrphanSweepInterval:   50 * time.Millisecond,
+
 		RetryMin:     time.Millisecond,
 		RetryMax:     testRetryMax,
 		Workers:      4,
@@ -64,22 +79,40 @@ func newWorld(t *testing.T, change func(*Config), objects ...runtime.Object) *wo
 	if change != nil {
 		change(&config)
 	}
-	provisioner, err := New(config)
+	w.config = config
+	w.run()
+	t.Cleanup(func() { w.kill() })
+	return w
+}
+
+// run starts a provisioner, as another process would be.
+func (w *world) run() {
+	w.Helper()
+	provisioner, err := New(w.config)
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	ctx, abandon := context.WithCancel(context.Background())
-	w.abandon = abandon
-	ended := make(chan struct{})
-	go func() {
+	w.drain, w.stopped, w.ended, w.abandon = make(chan struct{}), make(chan error, 1), make(chan struct{}), abandon
+	go func(drain <-chan struct{}, stopped chan<- error, ended chan<- struct{}) {
 		defer close(ended)
-		w.stopped <- provisioner.Run(ctx, w.drain)
-	}()
-	t.Cleanup(func() {
-		abandon()
-		<-ended
-	})
-	return w
+		stopped <- provisioner.Run(ctx, drain)
+	}(w.drain, w.stopped, w.ended)
+}
+
+// kill ends the provisioner with calls under way.
+func (w *world) kill() {
+	w.abandon()
+	<-w.ended
+}
+
+// newDynamic has the APIs of snapshots and grants.
+func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		snapshotResource(): "VolumeSnapshotList",
+		contentResource():  "VolumeSnapshotContentList",
+		grantResource():    "ReferenceGrantList",
+	}, objects...)
 }
 
 func startDriver(t *testing.T, driver *drivertest.Driver) (socket string) {

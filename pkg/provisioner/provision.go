@@ -2,9 +2,11 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
@@ -12,28 +14,53 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// provision makes the volume of one claim. Whatever fails before the driver is
-// asked leaves the state as it was: an earlier try may still be under way there.
-func (p *Provisioner) provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	creation, err := plan.NewCreation(p.planOptions(), options.PVC, options.StorageClass, options.PVName)
+var errBusy = errors.New("another try for the same volume is under way")
+
+// provision makes the volume of one claim and saves its PersistentVolume. Whatever
+// fails before the driver is asked leaves the state as it was: an earlier try may
+// still be under way there.
+func (s *session) provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	name := options.PVName
+	if !s.busy.start(name) {
+		return nil, controller.ProvisioningNoChange, errBusy
+	}
+	defer s.busy.end(name)
+	if err := s.refuseStale(ctx, options.PVC, name); err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
+	creation, err := s.gather(ctx, options)
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
-	secrets, err := p.readSecret(ctx, creation.Secret)
+	secrets, err := s.readSecret(ctx, creation.Secret)
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
-	creation.Request.Secrets = secrets
-	response, err := p.config.Driver.CreateVolume(ctx, creation.Request)
+	if err := s.begin(ctx, creation); err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
+	volume, state, err := s.create(ctx, creation, secrets)
+	s.settle(creation, state, err)
+	return volume, state, err
+}
+
+// create asks the driver for the volume and saves its PersistentVolume.
+func (s *session) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	request := proto.CloneOf(creation.Request)
+	request.Secrets = secrets
+	response, err := s.config.Driver.CreateVolume(ctx, request)
 	if err != nil {
-		return nil, plan.CreateState(err), p.failure("CreateVolume", err, secrets)
+		return nil, plan.CreateState(err), s.failure("CreateVolume", err, secrets)
 	}
 	volume, err := creation.Volume(response)
 	if err != nil {
-		state, err := p.discard(ctx, response.GetVolume().GetVolumeId(), secrets, err)
+		state, err := s.discard(ctx, response.GetVolume().GetVolumeId(), secrets, err)
 		return nil, state, err
 	}
-	klog.FromContext(ctx).V(2).Info("Volume created", logPVC, klog.KObj(options.PVC),
+	if state, err := s.save(ctx, volume, secrets); err != nil {
+		return nil, state, err
+	}
+	klog.FromContext(ctx).V(2).Info("Volume created", logPVC, klog.KRef(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name),
 		logPV, volume.Name, logVolume, volume.Spec.CSI.VolumeHandle)
 	return volume, controller.ProvisioningFinished, nil
 }
@@ -41,15 +68,22 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 // discard deletes a volume that cannot be used. While that fails the volume is
 // there, so the claim stays in progress: the next try gets the same volume from
 // the driver and discards it again, also when the claim is deleted meanwhile.
-func (p *Provisioner) discard(ctx context.Context, volumeID string, secrets map[string]string, cause error) (controller.ProvisioningState, error) {
+func (s *session) discard(ctx context.Context, volumeID string, secrets map[string]string, cause error) (controller.ProvisioningState, error) {
 	if volumeID == "" {
 		// Without an ID there is nothing that could be deleted.
 		return controller.ProvisioningFinished, cause
 	}
+	owner, err := s.ownerOf(volumeID)
+	if err != nil {
+		return controller.ProvisioningInBackground, fmt.Errorf("%w; it was not deleted: %w", cause, err)
+	}
+	if owner != "" {
+		return controller.ProvisioningFinished, fmt.Errorf("%w; it was not deleted, as PersistentVolume %s is for the same volume", cause, owner)
+	}
 	request := &csi.DeleteVolumeRequest{VolumeId: volumeID, Secrets: secrets}
-	if _, err := p.config.Driver.DeleteVolume(ctx, request); err != nil {
+	if _, err := s.config.Driver.DeleteVolume(ctx, request); err != nil {
 		return controller.ProvisioningInBackground,
-			fmt.Errorf("%w; it could not be deleted: %w", cause, p.failure("DeleteVolume", err, secrets))
+			fmt.Errorf("%w; it could not be deleted: %w", cause, s.failure("DeleteVolume", err, secrets))
 	}
 	return controller.ProvisioningFinished, fmt.Errorf("%w; it was deleted", cause)
 }

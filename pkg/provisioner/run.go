@@ -8,9 +8,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 )
 
 // abandonGrace is how long calls may take to notice that they are abandoned.
@@ -28,7 +33,14 @@ func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 
-	idle := p.start(work, operations)
+	notes, err := p.openJournal(work, drain)
+	if notes == nil {
+		return err
+	}
+	idle, err := p.start(work, operations, notes)
+	if err != nil {
+		return err
+	}
 	var cause error
 	select {
 	case <-drain:
@@ -52,32 +64,99 @@ func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
 	return cause
 }
 
+// openJournal tries until the API server answers. It returns neither when asked to
+// stop before that.
+func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*journal.Journal, error) {
+	config := journal.Config{Client: p.client.CoreV1().ConfigMaps(p.config.JournalNamespace), Name: p.config.JournalName}
+	for {
+		notes, err := journal.Open(ctx, config)
+		if err == nil {
+			return notes, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		delay := p.retries.When(config.Name)
+		klog.FromContext(ctx).Error(err, "Will be tried again", "in", delay)
+		select {
+		case <-drain:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(delay):
+		}
+	}
+}
+
 // start returns a channel that is closed when nothing of the provisioner runs
 // any longer, which is some time after work has ended.
-func (p *Provisioner) start(work, operations context.Context) <-chan struct{} {
+func (p *Provisioner) start(work, operations context.Context, notes *journal.Journal) (<-chan struct{}, error) {
 	logger := klog.FromContext(work)
 	driver := p.config.Driver.Facts().Name
+	events := record.NewBroadcaster(record.WithContext(operations))
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.client.CoreV1().Events(metav1.NamespaceAll)})
+	s := &session{
+		Provisioner: p,
+		base:        operations,
+		journal:     notes,
+		events:      events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: driver}),
+	}
+	if err := s.protect(); err != nil {
+		return nil, err
+	}
 	var workers sync.WaitGroup
 	library := controller.NewProvisionController(
 		// Events of the last operations are sent after work has ended.
 		operations,
 		drainingClient{Interface: p.client, base: operations},
 		driver,
-		&session{Provisioner: p, base: operations},
+		s,
 		p.libraryOptions()...,
 	)
 	library.ControllerWaitGroup(&workers)
 	logger.Info("Provisioning volumes", logDriver, driver, logWorkers, p.config.Workers)
 	p.informers.StartWithContext(work)
 
+	noting, stopNoting := context.WithCancel(context.WithoutCancel(work))
+	var noted sync.WaitGroup
+	noted.Go(func() { notes.Run(noting) })
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)
+		beside := s.besides(work)
 		library.Run(work)
 		workers.Wait()
+		beside.Wait()
+		stopNoting()
+		noted.Wait()
 		p.informers.Shutdown()
+		events.Shutdown()
 	}()
-	return idle
+	return idle, nil
+}
+
+// besides runs what goes on beside the library's queues, once the caches are there.
+func (s *session) besides(work context.Context) *sync.WaitGroup {
+	var group sync.WaitGroup
+	group.Go(func() {
+		<-work.Done()
+		s.protection.queue.ShutDown()
+	})
+	group.Go(func() {
+		for _, synced := range s.informers.WaitForCacheSync(work.Done()) {
+			if !synced {
+				return
+			}
+		}
+		for range s.config.ProtectionWorkers {
+			group.Go(func() { s.protection.work(work) })
+		}
+		group.Go(func() {
+			s.protection.sweep(work, s.config.OrphanSweepInterval, s.config.Driver.Facts().Snapshots)
+		})
+		s.followUp(work)
+	})
+	return &group
 }
 
 // idleWithin tells whether idle was closed before the time was up or ctx ended.
@@ -101,9 +180,9 @@ func (p *Provisioner) libraryOptions() []func(*controller.ProvisionController) e
 		controller.AddFinalizer(true),
 		controller.FailedProvisionThreshold(0), // no limit
 		controller.FailedDeleteThreshold(0),
-		controller.RateLimiter(p.backOff()),
+		controller.RateLimiter(p.retries),
 		controller.RetryIntervalMax(p.config.RetryMax),
-		controller.CreateProvisionedPVLimiter(p.backOff()),
+		controller.CreateProvisionedPVLimiter(backOff[string](p.config)),
 		controller.Threadiness(p.config.Workers),
 		controller.ResyncPeriod(resyncPeriod),
 		controller.VolumeName(func(claim *corev1.PersistentVolumeClaim) string { return p.config.Naming.Name(claim.UID) }),
@@ -112,9 +191,4 @@ func (p *Provisioner) libraryOptions() []func(*controller.ProvisionController) e
 		controller.VolumesInformer(core.PersistentVolumes().Informer()),
 		controller.ClassesInformer(storage.StorageClasses().Informer()),
 	}
-}
-
-// backOff is per item: one volume that keeps failing delays no other.
-func (p *Provisioner) backOff() workqueue.TypedRateLimiter[string] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](p.config.RetryMin, p.config.RetryMax)
 }

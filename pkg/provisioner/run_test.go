@@ -152,11 +152,17 @@ func TestNewRefusesBadConfig(t *testing.T) {
 	}
 	good := Config{
 		Client:   fake.NewClientset(),
+		Dynamic:  newDynamic(),
 		Driver:   connect(t, startDriver(t, drivertest.New(driverName))),
 		Naming:   naming,
 		RetryMin: time.Second,
 		RetryMax: time.Second,
 		Workers:  1,
+
+		JournalNamespace:    "n",
+		JournalName:         "j",
+		ProtectionWorkers:   1,
+		OrphanSweepInterval: time.Second,
 	}
 	if _, err := New(good); err != nil {
 		t.Fatalf("New() = %v for a good config", err)
@@ -168,6 +174,10 @@ func TestNewRefusesBadConfig(t *testing.T) {
 		"no retry interval": func(c *Config) { c.RetryMin = 0 },
 		"shrinking retry":   func(c *Config) { c.RetryMax = time.Millisecond },
 		"no workers":        func(c *Config) { c.Workers = 0 },
+		"no dynamic client": func(c *Config) { c.Dynamic = nil },
+		"no journal":        func(c *Config) { c.JournalName = "" },
+		"no protection":     func(c *Config) { c.ProtectionWorkers = 0 },
+		"no sweep":          func(c *Config) { c.OrphanSweepInterval = 0 },
 		"negative drain":    func(c *Config) { c.DrainTimeout = -1 },
 	}
 	for name, change := range tests {

@@ -2,9 +2,15 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 // session is what the library calls during one Run. The library ends the context
@@ -12,7 +18,10 @@ import (
 // begun is better finished: operations therefore live as long as base does.
 type session struct {
 	*Provisioner
-	base context.Context
+	base       context.Context
+	journal    *journal.Journal
+	protection *protection
+	events     record.EventRecorder
 }
 
 var (
@@ -25,14 +34,45 @@ var (
 func (s *session) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
-	return s.provision(ctx, options)
+	volume, state, err := s.provision(ctx, options)
+	return volume, state, s.retried(err, string(options.PVC.UID))
 }
 
 // Delete implements controller.Provisioner.
 func (s *session) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
-	return s.remove(ctx, volume)
+	return s.retried(s.remove(ctx, volume), volume.Name)
+}
+
+// retried adds to an error when the next try is. The library asks for the delay
+// after it has reported the error.
+func (s *session) retried(err error, key string) error {
+	var ignored *controller.IgnoredError
+	if err == nil {
+		return nil
+	}
+	if errors.As(err, &ignored) {
+		return ignored
+	}
+	return plan.Retried(err, plan.NextTry(s.config.RetryMin, s.config.RetryMax, s.retries.NumRequeues(key)))
+}
+
+// protect sets up the protection of what volumes are filled from, with what the
+// journal says to be in use still. To be called before the informers run.
+func (s *session) protect() error {
+	claims := s.informers.Core().V1().PersistentVolumeClaims().Informer()
+	if err := claims.AddIndexers(cache.Indexers{originIndex: indexOrigin}); err != nil {
+		return err
+	}
+	s.protection = newProtection(s.client, s.sources, claims.GetIndexer(), backOff[plan.Origin](s.config))
+	for name, data := range s.journal.Entries() {
+		if creation, err := plan.RestoreCreation(data); err == nil {
+			s.protection.claim(creation.Origin, name)
+		}
+	}
+	_, err := claims.AddEventHandler(s.protection.handler())
+	return err
 }
 
 // ShouldProvision implements controller.Qualifier. When stopping, the library

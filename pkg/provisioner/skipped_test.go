@@ -10,13 +10,21 @@ import (
 
 func TestRefusedClaimsMakeNoVolume(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
+	w.createClaim(testClaim("populated", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new("example.com"), Kind: "Backup", Name: "monday"}
+	}))
 	w.createClaim(testClaim("restored", func(claim *corev1.PersistentVolumeClaim) {
-		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "monday"}
+		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "monday"}
+	}))
+	w.createClaim(testClaim("golden", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.VolumeAttributesClassName = new("gold")
 	}))
 	w.createClaim(testClaim("choosy", func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.Selector = &metav1.LabelSelector{}
 	}))
-	w.awaitEvent("ProvisioningFailed", `VolumeSnapshot "monday"`)
+	w.awaitEvent("Provisioning", "Waiting for the program that fills volumes")
+	w.awaitEvent("ProvisioningFailed", "CSI driver nfs.example does not declare CREATE_DELETE_SNAPSHOT")
+	w.awaitEvent("ProvisioningFailed", "CSI driver nfs.example does not declare MODIFY_VOLUME")
 	w.awaitEvent("ProvisioningFailed", "selector")
 	w.createClaim(testClaim("plain"))
 	w.awaitVolume("pvc-uid-plain")

@@ -23,15 +23,21 @@ type replica struct {
 // start runs csi-provisioner; what it wrote is shown when the test fails.
 func (w *world) start(args ...string) *replica {
 	w.Helper()
+	return w.startProgram(os.Getenv(provisionerEnv), args...)
+}
+
+func (w *world) startProgram(program string, args ...string) *replica {
+	w.Helper()
 	address := freeAddress(w.T)
 	args = append([]string{
 		"--csi-address=" + w.socket(),
 		"--kubeconfig=" + w.kubeconfig,
 		"--http-endpoint=" + address,
 		"--retry-interval-start=50ms",
+		"--leader-election-namespace=" + accountNamespace,
 		"-v=5",
 	}, args...)
-	process, err := cluster.StartProcess(w.dir, "csi-provisioner", os.Getenv(provisionerEnv), args...)
+	process, err := cluster.StartProcess(w.dir, "csi-provisioner", program, args...)
 	if err != nil {
 		w.Fatal(err)
 	}

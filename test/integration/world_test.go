@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -75,10 +76,46 @@ func (w *world) setUp(change ...func(*storagev1.StorageClass)) {
 	if _, err := w.client.CoreV1().Namespaces().Create(w.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
+	w.allowJournal()
 	var err error
 	if w.kubeconfig, err = shared.ServiceAccountKubeconfig(w.Context(), accountNamespace, accountName); err != nil {
 		w.Fatal(err)
 	}
+}
+
+// allowJournal permits for this driver what deploy/kubernetes permits for its own.
+func (w *world) allowJournal() {
+	w.Helper()
+	if w.driverName == leaderDriver {
+		return
+	}
+	roles := w.client.RbacV1().Roles(accountNamespace)
+	role, err := roles.Get(w.Context(), "nfs-csi-journal", metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	role.ObjectMeta = metav1.ObjectMeta{Name: "journal-" + w.name}
+	for i := range role.Rules {
+		if role.Rules[i].ResourceNames != nil {
+			role.Rules[i].ResourceNames = []string{w.journal()}
+		}
+	}
+	if _, err := roles.Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: accountNamespace, Name: accountName}},
+	}
+	if _, err := w.client.RbacV1().RoleBindings(accountNamespace).Create(w.Context(), binding, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// journal is the name of the driver's ConfigMap.
+func (w *world) journal() string {
+	return "csi-provisioner-" + strings.ReplaceAll(w.driverName, ".", "-")
 }
 
 func (w *world) createClass(change ...func(*storagev1.StorageClass)) {
@@ -115,7 +152,7 @@ func (w *world) eventually(what string, check func() error) {
 	}
 }
 
-func (w *world) createClaim(name string) *corev1.PersistentVolumeClaim {
+func (w *world) createClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -126,6 +163,9 @@ func (w *world) createClaim(name string) *corev1.PersistentVolumeClaim {
 				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			},
 		},
+	}
+	for _, apply := range change {
+		apply(claim)
 	}
 	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.name).Create(w.Context(), claim, metav1.CreateOptions{})
 	if err != nil {

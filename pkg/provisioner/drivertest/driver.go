@@ -205,6 +205,7 @@ func (d *Driver) create(request *csi.CreateVolumeRequest) (*csi.CreateVolumeResp
 			VolumeId:      "id-of-" + request.GetName(),
 			CapacityBytes: size,
 			VolumeContext: maps.Clone(request.GetParameters()),
+			ContentSource: proto.CloneOf(request.GetVolumeContentSource()),
 		}
 		d.volumes[request.GetName()] = volume
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +16,10 @@ const (
 	// deprecatedFSTypeKey, in any case of letters, also reaches the driver: some
 	// read it themselves.
 	deprecatedFSTypeKey = "fstype"
+
+	// expandKey with the value "true" lets the other parameters name what belongs
+	// to the claim.
+	expandKey = reservedPrefix + "expand-parameters"
 )
 
 // Class is a StorageClass's parameters, understood.
@@ -24,6 +29,7 @@ type Class struct {
 	// FSType is empty when the class names none.
 	FSType string
 
+	expand  bool
 	secrets map[Purpose]secretTemplate
 }
 
@@ -44,6 +50,11 @@ func ParseClass(parameters map[string]string) (Class, error) {
 		if reserved && !slices.Contains(known, key) {
 			return Class{}, fmt.Errorf("%w: unknown parameter %q, known with prefix %s are %s",
 				ErrClass, key, reservedPrefix, strings.Join(known, ", "))
+		}
+		if key == expandKey {
+			if class.expand, err = strconv.ParseBool(value); err != nil {
+				return Class{}, fmt.Errorf("%w: parameter %s is %q, must be true or false", ErrClass, key, value)
+			}
 		}
 		if key == fsTypeKey || strings.EqualFold(key, deprecatedFSTypeKey) {
 			fsTypeFrom = append(fsTypeFrom, key)
@@ -88,7 +99,7 @@ func secretTemplates(parameters map[string]string) (map[Purpose]secretTemplate, 
 }
 
 func knownKeys() []string {
-	keys := []string{fsTypeKey}
+	keys := []string{fsTypeKey, expandKey}
 	for _, purpose := range secretPairs() {
 		keys = append(keys, purpose.nameKey(), purpose.namespaceKey())
 	}

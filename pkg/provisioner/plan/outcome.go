@@ -49,7 +49,8 @@ func Unreachable(address string) error {
 // delays every InvalidArgument by a fixed five minutes, and retries here follow
 // the configured back-off alone.
 type Failure struct {
-	message string
+	message     string
+	nothingMade bool
 }
 
 // NewFailure describes err, which came of calling method on the named driver.
@@ -61,7 +62,21 @@ func NewFailure(method, driver string, err error, redact func(string) string) *F
 	if hint := hintFor(answer.Code()); hint != "" {
 		message = truncate(message, maxMessageBytes-len(hint)-len("; ")) + "; " + hint
 	}
-	return &Failure{message: truncate(message, maxMessageBytes)}
+	return &Failure{message: truncate(message, maxMessageBytes), nothingMade: nothingMade(answer.Code())}
+}
+
+// NothingMade tells, of a failed CreateVolume, whether the driver said for certain
+// that there is no volume of the request. It is for a request that an earlier
+// process may have made; CreateState is not as careful.
+func (f *Failure) NothingMade() bool { return f.nothingMade }
+
+func nothingMade(code codes.Code) bool {
+	switch code {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.OutOfRange, codes.Unimplemented:
+		return true
+	default:
+		return false
+	}
 }
 
 // Error implements error.

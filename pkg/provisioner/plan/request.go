@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/accessmodes"
@@ -33,19 +32,17 @@ type Options struct {
 	SingleNodeMultiWriter bool
 }
 
-// Creation is the decision to make one volume.
+// Creation is the decision to make one volume: all there is to say of it before
+// the driver has answered. It can be stored and taken up by another process.
 type Creation struct {
 	// Request has no secrets yet.
 	Request *csi.CreateVolumeRequest
 	// Secret is what the request needs, nil for none.
 	Secret *SecretRef
-
-	options Options
-	claim   *corev1.PersistentVolumeClaim
-	class   *storagev1.StorageClass
-	pvName  string
-	secrets map[Purpose]*SecretRef
-	fsType  string
+	// Template is the PersistentVolume but for what the driver answers.
+	Template *corev1.PersistentVolume
+	// Origin is what the volume is filled from, nil for an empty volume.
+	Origin *Origin
 }
 
 // NewCreation decides what to ask of the driver for a claim. Everything that can
@@ -59,32 +56,32 @@ func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageCl
 	if err != nil {
 		return nil, err
 	}
-	creation := &Creation{
-		options: options,
-		claim:   claim,
-		class:   storageClass,
-		pvName:  pvName,
-		secrets: map[Purpose]*SecretRef{},
-		fsType:  fsType(options, class, claim),
-	}
+	secrets := map[Purpose]*SecretRef{}
 	subject := ClaimSubject(claim, pvName)
 	for _, purpose := range purposes() {
-		if creation.secrets[purpose], err = class.Secret(purpose, subject); err != nil {
+		if secrets[purpose], err = class.Secret(purpose, subject); err != nil {
 			return nil, err
 		}
 	}
-	creation.Secret = creation.secrets[ProvisionerSecret]
-	capability, err := capability(options, claim, storageClass, creation.fsType)
+	fsType := fsType(options, class, claim)
+	capability, err := capability(options, claim, storageClass, fsType)
 	if err != nil {
 		return nil, err
 	}
-	creation.Request = &csi.CreateVolumeRequest{
-		Name:               pvName,
-		Parameters:         parameters(options, class, claim, pvName),
-		CapacityRange:      &csi.CapacityRange{RequiredBytes: requestedBytes(claim)},
-		VolumeCapabilities: []*csi.VolumeCapability{capability},
+	parameters, err := parameters(options, class, claim, pvName)
+	if err != nil {
+		return nil, err
 	}
-	return creation, nil
+	return &Creation{
+		Request: &csi.CreateVolumeRequest{
+			Name:               pvName,
+			Parameters:         parameters,
+			CapacityRange:      &csi.CapacityRange{RequiredBytes: requestedBytes(claim)},
+			VolumeCapabilities: []*csi.VolumeCapability{capability},
+		},
+		Secret:   secrets[ProvisionerSecret],
+		Template: template(options, claim, storageClass, pvName, fsType, secrets),
+	}, nil
 }
 
 // checkClaim refuses what would otherwise be silently left out of the volume.
@@ -92,15 +89,6 @@ func checkClaim(claim *corev1.PersistentVolumeClaim) error {
 	switch spec := claim.Spec; {
 	case spec.Selector != nil:
 		return fmt.Errorf("%w: it has a selector, which only chooses among existing volumes; remove spec.selector to have one made", ErrClaim)
-	case spec.DataSourceRef != nil:
-		return fmt.Errorf("%w: filling a volume from %s %q is not supported, and an empty one is not made in its place",
-			ErrClaim, spec.DataSourceRef.Kind, spec.DataSourceRef.Name)
-	case spec.DataSource != nil:
-		return fmt.Errorf("%w: filling a volume from %s %q is not supported, and an empty one is not made in its place",
-			ErrClaim, spec.DataSource.Kind, spec.DataSource.Name)
-	case spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "":
-		return fmt.Errorf("%w: VolumeAttributesClass %q is not supported by this provisioner",
-			ErrClaim, *spec.VolumeAttributesClassName)
 	case requestedBytes(claim) <= 0:
 		return fmt.Errorf("%w: it requests no storage", ErrClaim)
 	}
@@ -144,12 +132,15 @@ func capability(options Options, claim *corev1.PersistentVolumeClaim, class *sto
 	return capability, nil
 }
 
-func parameters(options Options, class Class, claim *corev1.PersistentVolumeClaim, pvName string) map[string]string {
-	parameters := maps.Clone(class.Parameters)
+func parameters(options Options, class Class, claim *corev1.PersistentVolumeClaim, pvName string) (map[string]string, error) {
+	parameters, err := class.expanded(ClaimSubject(claim, pvName))
+	if err != nil {
+		return nil, err
+	}
 	if options.ExtraCreateMetadata {
 		parameters[claimNameParameter] = claim.Name
 		parameters[claimNamespaceParameter] = claim.Namespace
 		parameters[pvNameParameter] = pvName
 	}
-	return parameters
+	return parameters, nil
 }

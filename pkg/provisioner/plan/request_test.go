@@ -38,6 +38,7 @@ func testClaim(change ...func(*corev1.PersistentVolumeClaim)) *corev1.Persistent
 func testClass(parameters map[string]string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{
 		ObjectMeta:   metav1.ObjectMeta{Name: "fast"},
+		Provisioner:  "nfs.example",
 		Parameters:   parameters,
 		MountOptions: []string{"nfsvers=4.2", "hard"},
 	}
@@ -186,15 +187,6 @@ func TestClaimsRefused(t *testing.T) {
 		"selector": {func(claim *corev1.PersistentVolumeClaim) {
 			claim.Spec.Selector = &metav1.LabelSelector{}
 		}, "selector"},
-		"data source": {func(claim *corev1.PersistentVolumeClaim) {
-			claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "monday"}
-		}, `VolumeSnapshot "monday"`},
-		"data source ref": {func(claim *corev1.PersistentVolumeClaim) {
-			claim.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
-		}, `PersistentVolumeClaim "other"`},
-		"attributes class": {func(claim *corev1.PersistentVolumeClaim) {
-			claim.Spec.VolumeAttributesClassName = new("gold")
-		}, `"gold"`},
 		"no size": {func(claim *corev1.PersistentVolumeClaim) {
 			claim.Spec.Resources.Requests = nil
 		}, "no storage"},

@@ -41,7 +41,8 @@ func (p Purpose) namespaceKey() string { return reservedPrefix + string(p) + "-n
 
 // SecretRef names a secret.
 type SecretRef struct {
-	Namespace, Name string
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 // Reference is the form a PersistentVolume has it in; nil stays nil.
@@ -58,25 +59,6 @@ func (r SecretRef) String() string { return r.Namespace + "/" + r.Name }
 // secretTemplate is a pair of parameters with their tokens not yet replaced.
 type secretTemplate struct {
 	name, namespace string
-}
-
-// Subject is what the tokens in secret names stand for.
-type Subject struct {
-	PVName         string
-	ClaimNamespace string
-	ClaimName      string
-	// Annotations are the claim's.
-	Annotations map[string]string
-}
-
-// ClaimSubject is the Subject of a claim and the volume to be made for it.
-func ClaimSubject(claim *corev1.PersistentVolumeClaim, pvName string) Subject {
-	return Subject{
-		PVName:         pvName,
-		ClaimNamespace: claim.Namespace,
-		ClaimName:      claim.Name,
-		Annotations:    claim.Annotations,
-	}
 }
 
 func (t secretTemplate) resolve(purpose Purpose, subject Subject) (*SecretRef, error) {
@@ -108,7 +90,7 @@ func (s Subject) namespaceToken(token string) (string, error) {
 	case "pvc.namespace":
 		return s.ClaimNamespace, nil
 	default:
-		return "", fmt.Errorf("unknown token ${%s}, known are ${pv.name} and ${pvc.namespace}", token)
+		return "", fmt.Errorf("%w ${%s}, known are ${pv.name} and ${pvc.namespace}", errUnknownToken, token)
 	}
 }
 
@@ -116,45 +98,11 @@ func (s Subject) nameToken(token string) (string, error) {
 	if token == "pvc.name" {
 		return s.ClaimName, nil
 	}
-	if key, ok := annotationKey(token); ok {
-		value, found := s.Annotations[key]
-		if !found {
-			return "", fmt.Errorf("the claim has no annotation %q", key)
-		}
-		return value, nil
+	if key, ok := mapKey(token, "pvc.annotations"); ok {
+		return lookUp(s.Annotations, "annotation", key)
 	}
 	if value, err := s.namespaceToken(token); err == nil {
 		return value, nil
 	}
-	return "", fmt.Errorf("unknown token ${%s}, known are ${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']}", token)
-}
-
-func annotationKey(token string) (string, bool) {
-	quoted, ok := strings.CutPrefix(token, "pvc.annotations['")
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(quoted, "']")
-}
-
-// expand replaces every ${token}. What it puts in is not looked at again.
-func expand(template string, value func(token string) (string, error)) (string, error) {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(template, "${")
-		out.WriteString(before)
-		if !found {
-			return out.String(), nil
-		}
-		token, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return "", fmt.Errorf("${%s is not closed", rest)
-		}
-		text, err := value(token)
-		if err != nil {
-			return "", err
-		}
-		out.WriteString(text)
-		template = after
-	}
+	return "", fmt.Errorf("%w ${%s}, known are ${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']}", errUnknownToken, token)
 }

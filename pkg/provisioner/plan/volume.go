@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -16,98 +17,123 @@ const (
 
 	modifySecretNameAnnotation      = "volume.kubernetes.io/controller-modify-secret-name"
 	modifySecretNamespaceAnnotation = "volume.kubernetes.io/controller-modify-secret-namespace"
+	provisionedByAnnotation         = "pv.kubernetes.io/provisioned-by"
+
+	// volumeFinalizer keeps a PersistentVolume until its volume is deleted.
+	volumeFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 )
 
-// Volume is the PersistentVolume for what the driver made. The library adds the
-// claim's reference, the class's name, the finalizer and the provisioned-by
-// annotation. An error wraps ErrResponse; the volume then must not be used.
+// Volume is the PersistentVolume for what the driver made. An error wraps
+// ErrResponse; the volume then must not be used.
 func (c *Creation) Volume(response *csi.CreateVolumeResponse) (*corev1.PersistentVolume, error) {
 	made := response.GetVolume()
 	if made.GetVolumeId() == "" {
 		return nil, fmt.Errorf("%w: volume %s was created without an ID", ErrResponse, c.Request.GetName())
 	}
 	wanted := c.Request.GetCapacityRange().GetRequiredBytes()
-	if size := made.GetCapacityBytes(); size != 0 && size < wanted {
+	size := made.GetCapacityBytes()
+	if size != 0 && size < wanted {
 		return nil, fmt.Errorf("%w: volume %s has %d bytes, at least %d were requested",
 			ErrResponse, c.Request.GetName(), size, wanted)
 	}
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: c.pvName, Annotations: c.annotations()},
-		Spec: corev1.PersistentVolumeSpec{
-			AccessModes:                   c.claim.Spec.AccessModes,
-			MountOptions:                  c.class.MountOptions,
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: c.capacity(made)},
-			PersistentVolumeReclaimPolicy: c.reclaimPolicy(),
-			VolumeMode:                    c.volumeMode(),
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: c.source(made)},
-		},
-	}, nil
+	if c.Request.GetVolumeContentSource() != nil && made.GetContentSource() == nil {
+		return nil, fmt.Errorf("%w: volume %s was created without the content that was asked for",
+			ErrResponse, c.Request.GetName())
+	}
+	volume := c.Template.DeepCopy()
+	if size != 0 { // otherwise the driver does not know, which CSI allows
+		volume.Spec.Capacity[corev1.ResourceStorage] = *resource.NewQuantity(size, resource.BinarySI)
+	}
+	source := volume.Spec.CSI
+	source.VolumeHandle = made.GetVolumeId()
+	identity := source.VolumeAttributes[identityAttribute]
+	source.VolumeAttributes = map[string]string{}
+	maps.Copy(source.VolumeAttributes, made.GetVolumeContext())
+	source.VolumeAttributes[identityAttribute] = identity
+	return volume, nil
 }
 
-func (c *Creation) source(made *csi.Volume) *corev1.CSIPersistentVolumeSource {
-	attributes := map[string]string{}
-	maps.Copy(attributes, made.GetVolumeContext())
-	attributes[identityAttribute] = c.options.Identity
-	return &corev1.CSIPersistentVolumeSource{
-		Driver:                     c.options.DriverName,
-		VolumeHandle:               made.GetVolumeId(),
-		ReadOnly:                   c.readOnly(),
-		FSType:                     c.fsType,
-		VolumeAttributes:           attributes,
-		ControllerPublishSecretRef: c.secrets[ControllerPublishSecret].Reference(),
-		NodeStageSecretRef:         c.secrets[NodeStageSecret].Reference(),
-		NodePublishSecretRef:       c.secrets[NodePublishSecret].Reference(),
-		ControllerExpandSecretRef:  c.secrets[ControllerExpandSecret].Reference(),
-		NodeExpandSecretRef:        c.secrets[NodeExpandSecret].Reference(),
+// template is the PersistentVolume as far as it is known before the driver has
+// been asked.
+func template(options Options, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, pvName, fsType string, secrets map[Purpose]*SecretRef) *corev1.PersistentVolume {
+	annotations := annotations(secrets)
+	annotations[provisionedByAnnotation] = class.Provisioner
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: pvName, Annotations: annotations, Finalizers: []string{volumeFinalizer}},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   claim.Spec.AccessModes,
+			MountOptions:                  class.MountOptions,
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			PersistentVolumeReclaimPolicy: reclaimPolicy(class),
+			VolumeMode:                    volumeMode(claim),
+			ClaimRef:                      claimReference(claim),
+			StorageClassName:              class.Name,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:                     options.DriverName,
+				ReadOnly:                   readOnly(options, claim),
+				FSType:                     fsType,
+				VolumeAttributes:           map[string]string{identityAttribute: options.Identity},
+				ControllerPublishSecretRef: secrets[ControllerPublishSecret].Reference(),
+				NodeStageSecretRef:         secrets[NodeStageSecret].Reference(),
+				NodePublishSecretRef:       secrets[NodePublishSecret].Reference(),
+				ControllerExpandSecretRef:  secrets[ControllerExpandSecret].Reference(),
+				NodeExpandSecretRef:        secrets[NodeExpandSecret].Reference(),
+			}},
+		},
+	}
+}
+
+// claimReference is what binds the volume to this claim, and to no other of the
+// same name.
+func claimReference(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		Kind:            "PersistentVolumeClaim",
+		APIVersion:      corev1.SchemeGroupVersion.String(),
+		Namespace:       claim.Namespace,
+		Name:            claim.Name,
+		UID:             claim.UID,
+		ResourceVersion: claim.ResourceVersion,
 	}
 }
 
 // annotations always has the deletion secret's two, empty for none, so that a
 // deletion years later need not ask a class that may be another one by then.
-func (c *Creation) annotations() map[string]string {
+func annotations(secrets map[Purpose]*SecretRef) map[string]string {
 	deletion := SecretRef{}
-	if c.Secret != nil {
-		deletion = *c.Secret
+	if secret := secrets[ProvisionerSecret]; secret != nil {
+		deletion = *secret
 	}
 	annotations := map[string]string{
 		deletionSecretNameAnnotation:      deletion.Name,
 		deletionSecretNamespaceAnnotation: deletion.Namespace,
 	}
-	if modify := c.secrets[ControllerModifySecret]; modify != nil {
+	if modify := secrets[ControllerModifySecret]; modify != nil {
 		annotations[modifySecretNameAnnotation] = modify.Name
 		annotations[modifySecretNamespaceAnnotation] = modify.Namespace
 	}
 	return annotations
 }
 
-func (c *Creation) capacity(made *csi.Volume) resource.Quantity {
-	if size := made.GetCapacityBytes(); size != 0 {
-		return *resource.NewQuantity(size, resource.BinarySI)
-	}
-	// The driver does not know, which CSI allows.
-	return c.claim.Spec.Resources.Requests[corev1.ResourceStorage]
-}
-
-func (c *Creation) reclaimPolicy() corev1.PersistentVolumeReclaimPolicy {
-	if c.class.ReclaimPolicy != nil {
-		return *c.class.ReclaimPolicy
+func reclaimPolicy(class *storagev1.StorageClass) corev1.PersistentVolumeReclaimPolicy {
+	if class.ReclaimPolicy != nil {
+		return *class.ReclaimPolicy
 	}
 	return corev1.PersistentVolumeReclaimDelete
 }
 
-func (c *Creation) volumeMode() *corev1.PersistentVolumeMode {
+func volumeMode(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeMode {
 	mode := corev1.PersistentVolumeFilesystem
-	if isBlock(c.claim) {
+	if isBlock(claim) {
 		mode = corev1.PersistentVolumeBlock
 	}
 	return &mode
 }
 
-func (c *Creation) readOnly() bool {
-	if !c.options.ReadOnlyPublish {
+func readOnly(options Options, claim *corev1.PersistentVolumeClaim) bool {
+	if !options.ReadOnlyPublish {
 		return false
 	}
-	for _, mode := range c.claim.Spec.AccessModes {
+	for _, mode := range claim.Spec.AccessModes {
 		if mode != corev1.ReadOnlyMany {
 			return false
 		}

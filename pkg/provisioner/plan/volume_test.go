@@ -38,15 +38,21 @@ func TestVolume(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pvc-1",
 			Annotations: map[string]string{
+				"pv.kubernetes.io/provisioned-by":                            "nfs.example",
 				"volume.kubernetes.io/provisioner-deletion-secret-name":      "provisioner-secret",
 				"volume.kubernetes.io/provisioner-deletion-secret-namespace": "n",
 				"volume.kubernetes.io/controller-modify-secret-name":         "controller-modify-secret",
 				"volume.kubernetes.io/controller-modify-secret-namespace":    "n",
 			},
+			Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
 		},
 		Spec: corev1.PersistentVolumeSpec{
-			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			MountOptions:                  []string{"nfsvers=4.2", "hard"},
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			MountOptions:     []string{"nfsvers=4.2", "hard"},
+			StorageClassName: "fast",
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "team-a", Name: "data", UID: "1",
+			},
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(2*gib, resource.BinarySI)},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			VolumeMode:                    new(corev1.PersistentVolumeFilesystem),

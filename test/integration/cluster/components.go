@@ -47,6 +47,8 @@ func apiserverArgs(dir, etcd string, port int) []string {
 		"--token-auth-file=" + filepath.Join(dir, "tokens.csv"),
 		"--authorization-mode=RBAC",
 		"--allow-privileged",
+		// Alpha; without it the API server drops the namespace of a data source.
+		"--feature-gates=CrossNamespaceVolumeDataSource=true",
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + filepath.Join(dir, "service-account.key"),

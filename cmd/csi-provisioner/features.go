@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/featuregate"
+)
+
+const (
+	gateAttributesClass featuregate.Feature = "VolumeAttributesClass"
+	gateCrossNamespace  featuregate.Feature = "CrossNamespaceVolumeDataSource"
+)
+
+// Features are the flag --feature-gates.
+type Features struct {
+	VolumeAttributesClass          bool
+	CrossNamespaceVolumeDataSource bool
+}
+
+// addFeatureFlag returns what reads the gates once the flags are parsed.
+func addFeatureFlag(set *pflag.FlagSet) (func() Features, error) {
+	gates := featuregate.NewFeatureGate()
+	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		gateAttributesClass: {Default: true, PreRelease: featuregate.GA},
+		gateCrossNamespace:  {Default: false, PreRelease: featuregate.Alpha},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("feature gates: %w", err)
+	}
+	gates.AddFlag(set)
+	return func() Features {
+		return Features{
+			VolumeAttributesClass:          gates.Enabled(gateAttributesClass),
+			CrossNamespaceVolumeDataSource: gates.Enabled(gateCrossNamespace),
+		}
+	}, nil
+}

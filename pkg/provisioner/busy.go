@@ -1,0 +1,66 @@
+package provisioner
+
+import (
+	"sync"
+	"time"
+)
+
+// busy are the volumes that are being worked on, by name.
+type busy struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+// start is false when the volume is being worked on already.
+func (b *busy) start(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.names[name] {
+		return false
+	}
+	if b.names == nil {
+		b.names = map[string]bool{}
+	}
+	b.names[name] = true
+	return true
+}
+
+func (b *busy) end(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.names, name)
+}
+
+// rememberFor is longer than any cache lags behind.
+const rememberFor = 10 * time.Minute
+
+// recent remembers names for a while.
+type recent struct {
+	mu    sync.Mutex
+	names map[string]time.Time
+	next  time.Time // when to forget
+}
+
+func (r *recent) add(name string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.names == nil {
+		r.names = map[string]time.Time{}
+	}
+	if now.After(r.next) {
+		for old, since := range r.names {
+			if now.Sub(since) > rememberFor {
+				delete(r.names, old)
+			}
+		}
+		r.next = now.Add(rememberFor)
+	}
+	r.names[name] = now
+}
+
+func (r *recent) has(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, found := r.names[name]
+	return found
+}

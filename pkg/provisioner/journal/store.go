@@ -1,0 +1,155 @@
+package journal
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// dataKey holds all entries together: they are much alike, and so take a tenth of
+// the space that they would take one by one.
+const dataKey = "volumes.json.gz"
+
+// load takes in the entries that the ConfigMap has and this process does not know.
+func (j *Journal) load(ctx context.Context) error {
+	found, err := j.config.Client.Get(ctx, j.config.Name, metav1.GetOptions{})
+	var stored map[string][]byte
+	switch {
+	case apierrors.IsForbidden(err):
+		j.disable(ctx, err)
+		return nil
+	case apierrors.IsNotFound(err):
+		found, err = nil, nil
+	case err == nil:
+		stored, err = decode(found.BinaryData[dataKey])
+	}
+	if err != nil {
+		return fmt.Errorf("read the journal %s: %w", j.config.Name, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for key, data := range stored {
+		// What was written by this process and is gone from entries has ended.
+		_, ours := j.written[key]
+		if _, known := j.entries[key]; !known && !ours {
+			j.entries[key] = data
+		}
+	}
+	j.written, j.object = stored, found
+	return nil
+}
+
+// write replaces what the ConfigMap has. If another process has written
+// meanwhile, its entries are taken over.
+func (j *Journal) write(ctx context.Context, entries map[string][]byte) error {
+	for {
+		err := j.put(ctx, entries)
+		switch {
+		case err == nil:
+			return nil
+		case apierrors.IsForbidden(err):
+			j.disable(ctx, err)
+			return nil
+		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+			if err := j.load(ctx); err != nil {
+				return err
+			}
+			entries = j.Entries()
+		default:
+			j.suppose(entries)
+			return err
+		}
+	}
+}
+
+// suppose that a write which failed came through, so that what it wrote is not
+// taken for another process's.
+func (j *Journal) suppose(entries map[string][]byte) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.uncertain = true
+	supposed := maps.Clone(j.written)
+	maps.Copy(supposed, entries)
+	j.written = supposed
+}
+
+func (j *Journal) put(ctx context.Context, entries map[string][]byte) error {
+	data, err := encode(entries)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	object := j.object.DeepCopy()
+	j.mu.Unlock()
+	if object == nil {
+		object = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: j.config.Name},
+			BinaryData: map[string][]byte{dataKey: data},
+		}
+		object, err = j.config.Client.Create(ctx, object, metav1.CreateOptions{})
+	} else {
+		object.BinaryData = map[string][]byte{dataKey: data}
+		object, err = j.config.Client.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.written, j.object, j.uncertain = maps.Clone(entries), object, false
+	return nil
+}
+
+func (j *Journal) disable(ctx context.Context, err error) {
+	klog.FromContext(ctx).Error(err, "Working without a journal: a volume in the making whose claim is deleted while this program is down will be left behind",
+		"configMap", j.config.Name)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.disabled = true
+}
+
+func encode(entries map[string][]byte) ([]byte, error) {
+	raw := make(map[string]json.RawMessage, len(entries))
+	for key, data := range entries {
+		raw[key] = data
+	}
+	var out bytes.Buffer
+	zip, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.NewEncoder(zip).Encode(raw); err != nil {
+		return nil, err
+	}
+	if err := zip.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func decode(data []byte) (map[string][]byte, error) {
+	entries := map[string][]byte{}
+	if len(data) == 0 {
+		return entries, nil
+	}
+	zip, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	var raw map[string]json.RawMessage
+	if err := json.NewDecoder(zip).Decode(&raw); err != nil {
+		return nil, err
+	}
+	for key, data := range raw {
+		entries[key] = data
+	}
+	return entries, nil
+}

@@ -1,0 +1,297 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+func (w *world) deleteClaim(name string) {
+	w.Helper()
+	if err := w.client.CoreV1().PersistentVolumeClaims("team-a").Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// touchClaim makes the provisioner look at a claim again.
+func (w *world) touchClaim(claim *corev1.PersistentVolumeClaim, label string) {
+	w.Helper()
+	claim = claim.DeepCopy()
+	claim.Labels = map[string]string{"touched": label}
+	if _, err := w.client.CoreV1().PersistentVolumeClaims("team-a").Update(w.Context(), claim, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// dieAfterCreate leaves the volume at the driver and nowhere else.
+func (w *world) dieAfterCreate(claim *corev1.PersistentVolumeClaim) {
+	w.Helper()
+	created := make(chan struct{}, 10)
+	w.driver.OnCreate(func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		response, err := next()
+		created <- struct{}{}
+		<-ctx.Done()
+		return response, err
+	})
+	w.createClaim(claim)
+	<-created
+	w.kill()
+	w.driver.OnCreate(nil)
+	if volumes := w.driver.Volumes(); len(volumes) != 1 || w.volume("pvc-"+string(claim.UID)) != nil {
+		w.Fatalf("the driver has %v, want one without a PersistentVolume", volumes)
+	}
+}
+
+func TestClaimDeletedWhileNobodyWorks(t *testing.T) {
+	w := newWorld(t, nil, testClass(map[string]string{"server": "a"}))
+	w.dieAfterCreate(testClaim("data"))
+	w.deleteClaim("data")
+	// Not even its class is there to make the same request again.
+	if err := w.client.StorageV1().StorageClasses().Delete(t.Context(), "fast", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	volume := w.awaitVolume("pvc-uid-data")
+	if volume.Spec.ClaimRef.UID != "uid-data" || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		t.Errorf("saved %v", volume.Spec)
+	}
+	// The PV controller's part.
+	volume.Status.Phase = corev1.VolumeReleased
+	if _, err := w.client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitGone("pvc-uid-data")
+	if volumes := w.driver.Volumes(); len(volumes) != 0 {
+		t.Errorf("left behind: %v", volumes)
+	}
+}
+
+func TestClaimBoundElsewhereWhileNobodyWorks(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	claim := testClaim("data")
+	w.dieAfterCreate(claim)
+	claim.Spec.VolumeName = "static"
+	w.touchClaim(claim, "bound")
+	w.run()
+	w.awaitVolume("pvc-uid-data")
+}
+
+func TestWhatCannotBeCleanedUpIsReported(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.dieAfterCreate(testClaim("data"))
+	w.deleteClaim("data")
+	var calls atomic.Int32
+	w.driver.OnCreate(func(_ context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if calls.Add(1) <= 2 {
+			return nil, status.Error(codes.Internal, "the server is down")
+		}
+		return next()
+	})
+	w.run()
+	w.awaitEvent("ProvisioningCleanupFailed", "Internal: the server is down; next try in ")
+	w.awaitVolume("pvc-uid-data")
+}
+
+func TestVolumeThatWasNeverMadeIsForgotten(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.dieAfterCreate(testClaim("data"))
+	w.deleteClaim("data")
+	w.driver.OnCreate(answer(codes.NotFound, codes.NotFound, codes.NotFound))
+	calls := len(w.driver.Creates())
+	w.run()
+	eventually(t, "the driver is asked", func() bool { return len(w.driver.Creates()) > calls })
+	eventually(t, "the journal is empty", func() bool {
+		object, err := w.client.CoreV1().ConfigMaps("nfs-csi").Get(t.Context(), "csi-provisioner-test", metav1.GetOptions{})
+		return err == nil && len(object.BinaryData["volumes.json.gz"]) < 40
+	})
+	if w.volume("pvc-uid-data") != nil {
+		t.Error("there is a PersistentVolume")
+	}
+}
+
+// stealName saves another's PersistentVolume under the claim's name while the
+// driver makes the volume.
+func stealName(w *world, handle string) drivertest.CreateHook {
+	return func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		other := releasedVolume("pvc-uid-data", func(volume *corev1.PersistentVolume) {
+			volume.Spec.CSI.VolumeHandle = handle
+			volume.Spec.ClaimRef.UID = types.UID("another")
+			volume.Status.Phase = corev1.VolumeBound
+		})
+		if _, err := w.client.CoreV1().PersistentVolumes().Create(ctx, other, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+		return next()
+	}
+}
+
+func TestNameTakenByAnother(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.driver.OnCreate(stealName(w, "another-volume"))
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "PersistentVolume pvc-uid-data exists already and is not this claim's; the volume made cannot be used; it was deleted")
+	if volumes := w.driver.Volumes(); len(volumes) != 0 {
+		t.Errorf("left behind: %v", volumes)
+	}
+	for _, event := range w.events() {
+		if event.Reason == "ProvisioningSucceeded" {
+			t.Errorf("success is reported: %s", event.Message)
+		}
+	}
+}
+
+func TestNameTakenByAnotherWithTheSameVolume(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.driver.OnCreate(stealName(w, "id-of-pvc-uid-data"))
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "it is for the very volume that CSI driver nfs.example made for this claim, so that was not deleted")
+	if deletes := w.driver.Deletes(); len(deletes) != 0 {
+		t.Errorf("another's volume was deleted: %v", deletes)
+	}
+}
+
+// A driver that answers with a volume that is in use must not get it deleted.
+func TestUnusableVolumeThatIsAnothers(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil), releasedVolume("static", func(volume *corev1.PersistentVolume) {
+		volume.Spec.CSI.VolumeHandle = "in-use"
+		volume.Status.Phase = corev1.VolumeBound
+	}))
+	w.driver.OnCreate(respond(&csi.Volume{VolumeId: "in-use", CapacityBytes: 1}))
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "it was not deleted, as PersistentVolume static is for the same volume")
+	if deletes := w.driver.Deletes(); len(deletes) != 0 {
+		t.Errorf("another's volume was deleted: %v", deletes)
+	}
+}
+
+func TestVolumeThatTheAPIServerRefuses(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.client.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PersistentVolume").GroupKind(), "pvc-uid-data", nil)
+	})
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "the API server refuses the PersistentVolume of the volume made")
+	eventually(t, "the volume is deleted", func() bool { return len(w.driver.Deletes()) > 0 })
+}
+
+// The cache has the claim long after both are gone.
+func TestStaleClaimGetsNoVolume(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	claim := testClaim("data")
+	w.createClaim(claim)
+	volume := w.awaitVolume("pvc-uid-data")
+	w.client.PrependReactor("get", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), "data")
+	})
+	volume.Status.Phase = corev1.VolumeReleased
+	if _, err := w.client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitGone("pvc-uid-data")
+	w.touchClaim(claim, "stale")
+	// Worked on after the stale one by the same queue.
+	w.createClaim(testClaim("next"))
+	w.awaitVolume("pvc-uid-next")
+	if volumes := w.driver.Volumes(); volumes["pvc-uid-data"] != nil {
+		t.Error("a claim that is gone got a volume")
+	}
+}
+
+func TestClaimBeingDeletedGetsNoVolume(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.createClaim(testClaim("data", func(claim *corev1.PersistentVolumeClaim) {
+		claim.DeletionTimestamp = new(metav1.Now())
+		claim.Finalizers = []string{"example.com/hold"}
+	}))
+	w.createClaim(testClaim("next"))
+	w.awaitVolume("pvc-uid-next")
+	if volumes := w.driver.Volumes(); len(volumes) != 1 {
+		t.Errorf("the driver has %v", volumes)
+	}
+}
+
+// With another prefix, the volume that is there already is found.
+func TestOtherPrefixIsFoundAgain(t *testing.T) {
+	naming, err := plan.NewNaming("vol", 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(config *Config) { config.Naming = naming }, testClass(nil))
+	claim := testClaim("data", func(claim *corev1.PersistentVolumeClaim) { claim.UID = "0b6f4e1c-6a3e-4f5e-9a52-1d2c3b4a5f60" })
+	w.createClaim(claim)
+	w.awaitVolume("vol-0b6f4e1c6a3e")
+	w.kill()
+	w.run()
+	w.touchClaim(claim, "again")
+	w.createClaim(testClaim("next"))
+	w.awaitVolume("vol-uidnext")
+	if calls := len(w.driver.Creates()); calls != 2 {
+		t.Errorf("%d calls for two volumes", calls)
+	}
+}
+
+func TestWithoutPermissionForTheJournal(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.kill()
+	w.client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "journal", errors.New("no"))
+	})
+	w.run()
+	w.createClaim(testClaim("data"))
+	w.awaitVolume("pvc-uid-data")
+}
+
+func TestNothingIsMadeWithoutANote(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.createClaim(testClaim("before"))
+	w.awaitVolume("pvc-uid-before")
+	var broken atomic.Bool
+	broken.Store(true)
+	w.client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if broken.Load() {
+			return true, nil, apierrors.NewInternalError(errors.New("etcd is full"))
+		}
+		return false, nil, nil
+	})
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "cannot note in the API server what is about to be made: Internal error occurred: etcd is full")
+	if volumes := w.driver.Volumes(); volumes["pvc-uid-data"] != nil {
+		t.Error("the driver was asked")
+	}
+	broken.Store(false)
+	w.awaitVolume("pvc-uid-data")
+}
+
+func TestEventsSayWhenTheNextTryIs(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.driver.OnCreate(answer(codes.Internal, codes.Internal, codes.Internal, codes.Internal, codes.Internal, codes.Internal, codes.Internal, codes.Internal))
+	w.createClaim(testClaim("data"))
+	w.awaitVolume("pvc-uid-data")
+	for _, delay := range []string{"1ms", "2ms", "4ms", "16ms", "20ms"} {
+		w.awaitEvent("ProvisioningFailed", "scripted failure; next try in "+delay)
+	}
+	failed := 0
+	for _, event := range w.events() {
+		if event.Reason == "ProvisioningFailed" && strings.Contains(event.Message, "20ms") {
+			failed++
+		}
+	}
+	if failed != 1 {
+		t.Errorf("%d events say the same", failed)
+	}
+}

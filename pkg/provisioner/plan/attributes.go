@@ -1,0 +1,40 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// AttributesClassName is the VolumeAttributesClass that a claim asks for, empty
+// for none.
+func AttributesClassName(claim *corev1.PersistentVolumeClaim) string {
+	if claim.Spec.VolumeAttributesClassName == nil {
+		return ""
+	}
+	return *claim.Spec.VolumeAttributesClassName
+}
+
+// CheckAttributes refuses a VolumeAttributesClass that no look at it can help.
+func CheckAttributes(name string, driver Abilities) error {
+	switch {
+	case !driver.Attributes:
+		return fmt.Errorf("%w: it names VolumeAttributesClass %q, which needs --feature-gates=VolumeAttributesClass=true", ErrClaim, name)
+	case !driver.Modify:
+		return fmt.Errorf("%w: it names VolumeAttributesClass %q, and CSI driver %s does not declare MODIFY_VOLUME", ErrClaim, name, driver.Name)
+	}
+	return nil
+}
+
+// Modify makes the volume one of a VolumeAttributesClass.
+func (c *Creation) Modify(class *storagev1.VolumeAttributesClass) error {
+	if driver := c.Template.Spec.CSI.Driver; class.DriverName != driver {
+		return fmt.Errorf("%w: its VolumeAttributesClass %q is for CSI driver %s, the volume is to be made by %s",
+			ErrClaim, class.Name, class.DriverName, driver)
+	}
+	c.Request.MutableParameters = maps.Clone(class.Parameters)
+	c.Template.Spec.VolumeAttributesClassName = &class.Name
+	return nil
+}

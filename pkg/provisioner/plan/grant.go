@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Grant is what matters here of a ReferenceGrant, gateway.networking.k8s.io: it
+// lies in the namespace of what it gives access to.
+type Grant struct {
+	Spec GrantSpec `json:"spec"`
+}
+
+// GrantSpec is of a Grant.
+type GrantSpec struct {
+	From []GrantFrom `json:"from"`
+	To   []GrantTo   `json:"to"`
+}
+
+// GrantFrom is who may refer.
+type GrantFrom struct {
+	Group     string `json:"group"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+}
+
+// GrantTo is what may be referred to; without a name, everything of the kind.
+type GrantTo struct {
+	Group string  `json:"group"`
+	Kind  string  `json:"kind"`
+	Name  *string `json:"name,omitempty"`
+}
+
+// CheckGrants decides whether a claim may use an origin in another namespace,
+// whose grants these are.
+func CheckGrants(origin Origin, claim *corev1.PersistentVolumeClaim, grants []Grant) error {
+	for _, grant := range grants {
+		if grant.Spec.allowsFrom(claim.Namespace) && grant.Spec.allowsTo(origin) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %s is in another namespace, and no ReferenceGrant there allows PersistentVolumeClaims of namespace %s to refer to it",
+		ErrSource, origin, claim.Namespace)
+}
+
+func (s GrantSpec) allowsFrom(namespace string) bool {
+	for _, from := range s.From {
+		if from == (GrantFrom{Group: "", Kind: string(ClaimOrigin), Namespace: namespace}) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s GrantSpec) allowsTo(origin Origin) bool {
+	for _, to := range s.To {
+		if to.Group == origin.Group() && to.Kind == string(origin.Kind) &&
+			(to.Name == nil || *to.Name == "" || *to.Name == origin.Name) {
+			return true
+		}
+	}
+	return false
+}

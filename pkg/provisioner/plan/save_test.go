@@ -1,0 +1,139 @@
+package plan
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+)
+
+func savedVolume(claim, driver, handle string) *corev1.PersistentVolume {
+	volume := &corev1.PersistentVolume{}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{}
+	volume.Spec.ClaimRef.UID = testClaim().UID
+	if claim != "" {
+		volume.Spec.ClaimRef.UID = "other"
+	}
+	volume.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle}
+	return volume
+}
+
+func TestSaved(t *testing.T) {
+	ours := savedVolume("", "nfs.example", "a")
+	unclaimed := savedVolume("", "nfs.example", "a")
+	unclaimed.Spec.ClaimRef = nil
+	translated := savedVolume("", "nfs.example", "a")
+	translated.Spec.CSI = nil
+	tests := map[string]struct {
+		existing      *corev1.PersistentVolume
+		saved, shares bool
+	}{
+		"the same":                  {savedVolume("", "nfs.example", "a"), true, true},
+		"another's":                 {savedVolume("other", "nfs.example", "b"), false, false},
+		"another's, same volume":    {savedVolume("other", "nfs.example", "a"), false, true},
+		"another driver's":          {savedVolume("", "other", "a"), false, false},
+		"another volume of ours":    {savedVolume("", "nfs.example", "b"), false, false},
+		"nobody's":                  {unclaimed, false, true},
+		"ours as an in-tree volume": {translated, true, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if saved, shares := Saved(test.existing, ours), SharesVolume(test.existing, ours); saved != test.saved || shares != test.shares {
+				t.Errorf("saved %v, shares %v, want %v, %v", saved, shares, test.saved, test.shares)
+			}
+		})
+	}
+}
+
+func TestAbandoned(t *testing.T) {
+	template := savedVolume("", "nfs.example", "")
+	bound := testClaim(func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "static" })
+	tests := map[string]struct {
+		volume *corev1.PersistentVolume
+		claim  *corev1.PersistentVolumeClaim
+		want   Remains
+	}{
+		"saved":                        {savedVolume("", "nfs.example", "a"), bound, RemainsSaved},
+		"saved, claim gone":            {savedVolume("", "nfs.example", "a"), nil, RemainsSaved},
+		"claim waits":                  {nil, testClaim(), RemainsWanted},
+		"claim is gone":                {nil, nil, RemainsOrphaned},
+		"claim has another volume":     {nil, bound, RemainsOrphaned},
+		"another's volume, claim gone": {savedVolume("other", "nfs.example", "b"), nil, RemainsOrphaned},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Abandoned(test.volume, test.claim, template); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestNextTryIsTheQueues(t *testing.T) {
+	for _, longest := range []time.Duration{time.Second, 5 * time.Minute, 7 * time.Second, 20 * time.Second} {
+		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, longest)
+		for failures := range 70 {
+			got := NextTry(time.Second, longest, failures)
+			if want := limiter.When("item"); got != want {
+				t.Fatalf("after %d failures, at most %s: %s, the queue waits %s", failures, longest, got, want)
+			}
+		}
+	}
+}
+
+func TestRetried(t *testing.T) {
+	long := errors.New(strings.Repeat("é", 1000))
+	if got := Retried(long, 4*time.Second).Error(); len(got) > maxMessageBytes || !strings.HasSuffix(got, "...; next try in 4s") {
+		t.Errorf("got %d bytes: %q", len(got), got)
+	}
+}
+
+func TestStoredCreation(t *testing.T) {
+	class := testClass(allSecrets())
+	creation, err := NewCreation(testOptions(), testClaim(), class, "pvc-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	creation.Fill(Origin{SnapshotOrigin, "team-a", "s"}, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "handle"},
+	}})
+	data, err := creation.Store()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := RestoreCreation(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "a", ContentSource: creation.Request.VolumeContentSource}}
+	want, err := creation.Volume(response)
+	if err != nil {
+		t.Fatal(err)
+	}
+	volume, err := got.Volume(response)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, wantSize := volume.Spec.Capacity[corev1.ResourceStorage], want.Spec.Capacity[corev1.ResourceStorage]
+	if size.Cmp(wantSize) != 0 {
+		t.Errorf("size %s, want %s", size.String(), wantSize.String())
+	}
+	volume.Spec.Capacity = want.Spec.Capacity
+	if !reflect.DeepEqual(volume, want) || !proto.Equal(got.Request, creation.Request) || *got.Secret != *creation.Secret || *got.Origin != *creation.Origin {
+		t.Errorf("got  %v\nwant %v", got, creation)
+	}
+	if _, err := creation.Volume(&csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "a"}}); !errors.Is(err, ErrResponse) {
+		t.Errorf("an empty volume in place of a restored one: %v", err)
+	}
+	for _, broken := range []string{"", "{}", "null", `{"request":{}}`, `{"request":{"name":"a"},"volume":{}}`} {
+		if _, err := RestoreCreation([]byte(broken)); err == nil {
+			t.Errorf("%q was taken for a stored volume", broken)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// allowModeChange on a VolumeSnapshotContent lets its snapshot be restored to the
+// other volume mode.
+const allowModeChange = SnapshotGroup + "/allow-volume-mode-change"
+
+// Snapshot is what matters here of a VolumeSnapshot, snapshot.storage.k8s.io/v1.
+type Snapshot struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Status            *SnapshotStatus `json:"status,omitempty"`
+}
+
+// SnapshotStatus is of a Snapshot.
+type SnapshotStatus struct {
+	BoundVolumeSnapshotContentName *string            `json:"boundVolumeSnapshotContentName,omitempty"`
+	ReadyToUse                     *bool              `json:"readyToUse,omitempty"`
+	RestoreSize                    *resource.Quantity `json:"restoreSize,omitempty"`
+}
+
+// ContentName is the name of the bound SnapshotContent, empty when there is none.
+func (s *Snapshot) ContentName() string {
+	if s.Status == nil || s.Status.BoundVolumeSnapshotContentName == nil {
+		return ""
+	}
+	return *s.Status.BoundVolumeSnapshotContentName
+}
+
+// SnapshotContent is what matters here of a VolumeSnapshotContent.
+type SnapshotContent struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              SnapshotContentSpec    `json:"spec"`
+	Status            *SnapshotContentStatus `json:"status,omitempty"`
+}
+
+// SnapshotContentSpec is of a SnapshotContent.
+type SnapshotContentSpec struct {
+	Driver            string                       `json:"driver"`
+	SourceVolumeMode  *corev1.PersistentVolumeMode `json:"sourceVolumeMode,omitempty"`
+	VolumeSnapshotRef SnapshotReference            `json:"volumeSnapshotRef"`
+}
+
+// SnapshotReference names the Snapshot that a SnapshotContent is bound to.
+type SnapshotReference struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// SnapshotContentStatus is of a SnapshotContent.
+type SnapshotContentStatus struct {
+	SnapshotHandle *string `json:"snapshotHandle,omitempty"`
+}
+
+// CheckSnapshot decides whether a snapshot can be restored, as far as it says
+// itself.
+func CheckSnapshot(snapshot *Snapshot) error {
+	switch {
+	case snapshot.DeletionTimestamp != nil:
+		return refuseSnapshot(snapshot, "it is being deleted")
+	case snapshot.ContentName() == "":
+		return refuseSnapshot(snapshot, "it is not bound to a VolumeSnapshotContent yet")
+	case snapshot.Status.ReadyToUse == nil || !*snapshot.Status.ReadyToUse:
+		return refuseSnapshot(snapshot, "it is not ready to use yet")
+	}
+	return nil
+}
+
+// RestoreContent decides whether a claim's volume can be restored from a snapshot
+// that CheckSnapshot has passed. preventModeChange is the flag
+// --prevent-volume-mode-conversion.
+func RestoreContent(claim *corev1.PersistentVolumeClaim, snapshot *Snapshot, content *SnapshotContent, driver string, preventModeChange bool) (*csi.VolumeContentSource, error) {
+	bound := content.Spec.VolumeSnapshotRef
+	switch {
+	case bound.UID != snapshot.UID || bound.Namespace != snapshot.Namespace || bound.Name != snapshot.Name:
+		return nil, refuseSnapshot(snapshot, "VolumeSnapshotContent %s is bound to another snapshot", content.Name)
+	case content.Spec.Driver != driver:
+		return nil, refuseSnapshot(snapshot, "it was made by CSI driver %s, the claim's volume is to be made by %s", content.Spec.Driver, driver)
+	case content.Status == nil || content.Status.SnapshotHandle == nil || *content.Status.SnapshotHandle == "":
+		return nil, refuseSnapshot(snapshot, "VolumeSnapshotContent %s has no snapshot handle yet", content.Name)
+	case preventModeChange && changesMode(claim, content):
+		return nil, refuseSnapshot(snapshot, "it is of a volume of mode %s, and VolumeSnapshotContent %s does not have the annotation %s: \"true\"",
+			*content.Spec.SourceVolumeMode, content.Name, allowModeChange)
+	}
+	if size := snapshot.Status.RestoreSize; size != nil && size.Value() > requestedBytes(claim) {
+		return nil, refuseSnapshot(snapshot, "it needs %d bytes, which is more than the %d that are requested", size.Value(), requestedBytes(claim))
+	}
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: *content.Status.SnapshotHandle},
+	}}, nil
+}
+
+func refuseSnapshot(snapshot *Snapshot, why string, args ...any) error {
+	return fmt.Errorf("%w from VolumeSnapshot %s/%s: %s", ErrSource, snapshot.Namespace, snapshot.Name, fmt.Sprintf(why, args...))
+}
+
+func changesMode(claim *corev1.PersistentVolumeClaim, content *SnapshotContent) bool {
+	source := content.Spec.SourceVolumeMode
+	return source != nil && *source != *volumeMode(claim) && content.Annotations[allowModeChange] != "true"
+}

@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ErrSource is wrapped when a volume cannot be filled from what its claim names.
+var ErrSource = errors.New("volume cannot be filled")
+
+// OriginKind is the kind of an Origin.
+type OriginKind string
+
+// What a volume can be filled from.
+const (
+	SnapshotOrigin OriginKind = "VolumeSnapshot"
+	ClaimOrigin    OriginKind = "PersistentVolumeClaim"
+)
+
+// SnapshotGroup is the API group of VolumeSnapshots.
+const SnapshotGroup = "snapshot.storage.k8s.io"
+
+// Origin is what a claim wants its volume to be filled from.
+type Origin struct {
+	Kind      OriginKind `json:"kind"`
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+}
+
+// String is for messages.
+func (o Origin) String() string { return fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name) }
+
+// Group is the API group, empty for the core one.
+func (o Origin) Group() string {
+	if o.Kind == SnapshotOrigin {
+		return SnapshotGroup
+	}
+	return ""
+}
+
+// ClaimOriginOf is what a claim wants its volume to be filled from, nil for
+// nothing. foreign is true when it is something that another program fills
+// volumes from, whose claims are to be left alone.
+func ClaimOriginOf(claim *corev1.PersistentVolumeClaim) (origin *Origin, foreign bool) {
+	group, kind, name, namespace := "", "", "", claim.Namespace
+	switch spec := claim.Spec; {
+	case spec.DataSourceRef != nil:
+		// The API server copies dataSource to dataSourceRef; the latter has more.
+		kind, name = spec.DataSourceRef.Kind, spec.DataSourceRef.Name
+		if spec.DataSourceRef.APIGroup != nil {
+			group = *spec.DataSourceRef.APIGroup
+		}
+		if spec.DataSourceRef.Namespace != nil && *spec.DataSourceRef.Namespace != "" {
+			namespace = *spec.DataSourceRef.Namespace
+		}
+	case spec.DataSource != nil:
+		kind, name = spec.DataSource.Kind, spec.DataSource.Name
+		if spec.DataSource.APIGroup != nil {
+			group = *spec.DataSource.APIGroup
+		}
+	default:
+		return nil, false
+	}
+	origin = &Origin{Kind: OriginKind(kind), Namespace: namespace, Name: name}
+	known := origin.Kind == SnapshotOrigin || origin.Kind == ClaimOrigin
+	if !known || group != origin.Group() {
+		return nil, true
+	}
+	return origin, false
+}
+
+// CheckOrigin refuses what needs no look at the origin itself.
+func CheckOrigin(origin Origin, claim *corev1.PersistentVolumeClaim, driver Abilities) error {
+	switch {
+	case origin.Namespace != claim.Namespace && !driver.CrossNamespace:
+		return fmt.Errorf("%w: %s is in another namespace, which needs --feature-gates=CrossNamespaceVolumeDataSource=true", ErrSource, origin)
+	case origin.Kind == SnapshotOrigin && !driver.Snapshots:
+		return fmt.Errorf("%w from %s: CSI driver %s does not declare CREATE_DELETE_SNAPSHOT", ErrSource, origin, driver.Name)
+	case origin.Kind == ClaimOrigin && !driver.Clones:
+		return fmt.Errorf("%w from %s: CSI driver %s does not declare CLONE_VOLUME", ErrSource, origin, driver.Name)
+	case origin == Origin{Kind: ClaimOrigin, Namespace: claim.Namespace, Name: claim.Name}:
+		return fmt.Errorf("%w: the claim names itself as its source", ErrSource)
+	}
+	return nil
+}
+
+// Abilities are what decides whether an origin can be used at all.
+type Abilities struct {
+	// Name is the driver's.
+	Name string
+	// Snapshots, Clones and Modify are the driver's capabilities.
+	Snapshots, Clones, Modify bool
+	// CrossNamespace and Attributes are the feature gates.
+	CrossNamespace, Attributes bool
+}
+
+// Fill makes the volume one that is filled from origin.
+func (c *Creation) Fill(origin Origin, content *csi.VolumeContentSource) {
+	c.Origin = &origin
+	c.Request.VolumeContentSource = content
+}
+
+// CloneContent decides whether a claim's volume can be cloned: volume is the
+// source's, nil when there is none.
+func CloneContent(claim, source *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, driver Abilities) (*csi.VolumeContentSource, error) {
+	refuse := func(why string, args ...any) error {
+		return fmt.Errorf("%w from claim %s/%s: %s", ErrSource, source.Namespace, source.Name, fmt.Sprintf(why, args...))
+	}
+	switch {
+	case source.DeletionTimestamp != nil:
+		return nil, refuse("it is being deleted")
+	case source.Status.Phase != corev1.ClaimBound || source.Spec.VolumeName == "":
+		return nil, refuse("it is not bound yet")
+	case volume == nil:
+		return nil, refuse("its volume %s does not exist", source.Spec.VolumeName)
+	case volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != source.UID:
+		return nil, refuse("its volume %s is bound to another claim", volume.Name)
+	case volume.Spec.CSI == nil || volume.Spec.CSI.Driver != driver.Name:
+		return nil, refuse("its volume %s is not one of CSI driver %s", volume.Name, driver.Name)
+	case volume.Spec.CSI.VolumeHandle == "":
+		return nil, refuse("its volume %s has no volume handle", volume.Name)
+	case isBlock(claim) != isBlock(source):
+		return nil, refuse("one of the two is a block volume, the other a file system")
+	case requestedBytes(claim) < requestedBytes(source):
+		return nil, refuse("it has %d bytes, which is more than the %d that are requested", requestedBytes(source), requestedBytes(claim))
+	}
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: volume.Spec.CSI.VolumeHandle},
+	}}, nil
+}

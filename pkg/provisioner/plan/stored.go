@@ -1,0 +1,46 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/encoding/protojson"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// stored is the form of a Creation outside the process. It has no secrets, only
+// their names.
+type stored struct {
+	Request  json.RawMessage          `json:"request"`
+	Secret   *SecretRef               `json:"secret,omitempty"`
+	Template *corev1.PersistentVolume `json:"volume"`
+	Origin   *Origin                  `json:"origin,omitempty"`
+}
+
+// Store is the Creation for RestoreCreation.
+func (c *Creation) Store() ([]byte, error) {
+	request, err := protojson.Marshal(c.Request)
+	if err != nil {
+		return nil, fmt.Errorf("store volume %s: %w", c.Request.GetName(), err)
+	}
+	return json.Marshal(stored{Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin})
+}
+
+// RestoreCreation is what Store was given.
+func RestoreCreation(data []byte) (*Creation, error) {
+	var from stored
+	if err := json.Unmarshal(data, &from); err != nil {
+		return nil, err
+	}
+	request := &csi.CreateVolumeRequest{}
+	// A later version may know more of CSI than this one; that must not be lost.
+	if err := protojson.Unmarshal(from.Request, request); err != nil {
+		return nil, err
+	}
+	if from.Template == nil || from.Template.Spec.CSI == nil || from.Template.Spec.ClaimRef == nil || request.GetName() == "" {
+		return nil, errors.New("it is not a stored volume")
+	}
+	return &Creation{Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin}, nil
+}

@@ -1,0 +1,117 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var errUnknownToken = errors.New("unknown token")
+
+// Subject is what tokens stand for.
+type Subject struct {
+	PVName         string
+	ClaimNamespace string
+	ClaimName      string
+	// Annotations and Labels are the claim's.
+	Annotations map[string]string
+	Labels      map[string]string
+}
+
+// ClaimSubject is the Subject of a claim and the volume to be made for it.
+func ClaimSubject(claim *corev1.PersistentVolumeClaim, pvName string) Subject {
+	return Subject{
+		PVName:         pvName,
+		ClaimNamespace: claim.Namespace,
+		ClaimName:      claim.Name,
+		Annotations:    claim.Annotations,
+		Labels:         claim.Labels,
+	}
+}
+
+// expanded are the driver's parameters with their tokens replaced, where the
+// class asks for that. It is the driver's turn to decide whether what comes out
+// can be used, a path for example.
+func (c Class) expanded(subject Subject) (map[string]string, error) {
+	parameters := make(map[string]string, len(c.Parameters))
+	for key, value := range c.Parameters {
+		if c.expand {
+			text, err := expand(value, subject.parameterToken)
+			if err != nil {
+				return nil, fmt.Errorf("%w: parameter %s %q: %w", ErrClass, key, value, err)
+			}
+			value = text
+		}
+		parameters[key] = value
+	}
+	return parameters, nil
+}
+
+// parameterToken refuses what would let the author of a claim write more than
+// one plain word into the class's value: a path's separators and parents, and the
+// tokens of a template of the driver's own.
+func (s Subject) parameterToken(token string) (string, error) {
+	value, err := s.parameterValue(token)
+	switch {
+	case err != nil:
+		return "", err
+	case value == "":
+		return "", fmt.Errorf("${%s} is empty", token)
+	case value == "." || value == ".." || strings.ContainsAny(value, "/\\$"):
+		return "", fmt.Errorf("${%s} is %q, which must have no /, \\ or $ and not be . or ..", token, value)
+	}
+	return value, nil
+}
+
+func (s Subject) parameterValue(token string) (string, error) {
+	if key, ok := mapKey(token, "pvc.labels"); ok {
+		return lookUp(s.Labels, "label", key)
+	}
+	value, err := s.nameToken(token)
+	if errors.Is(err, errUnknownToken) {
+		return "", fmt.Errorf("%w ${%s}, known are ${pv.name}, ${pvc.namespace}, ${pvc.name}, ${pvc.labels['KEY']} and ${pvc.annotations['KEY']}",
+			errUnknownToken, token)
+	}
+	return value, err
+}
+
+// mapKey is KEY of a token like pvc.labels['KEY'].
+func mapKey(token, of string) (string, bool) {
+	quoted, ok := strings.CutPrefix(token, of+"['")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(quoted, "']")
+}
+
+func lookUp(values map[string]string, what, key string) (string, error) {
+	value, found := values[key]
+	if !found {
+		return "", fmt.Errorf("the claim has no %s %q", what, key)
+	}
+	return value, nil
+}
+
+// expand replaces every ${token}. What it puts in is not looked at again.
+func expand(template string, value func(token string) (string, error)) (string, error) {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(template, "${")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		token, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			return "", fmt.Errorf("${%s is not closed", rest)
+		}
+		text, err := value(token)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(text)
+		template = after
+	}
+}

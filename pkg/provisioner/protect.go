@@ -1,0 +1,199 @@
+package provisioner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+const (
+	cloningFinalizer  = "provisioner.storage.kubernetes.io/cloning-protection"
+	snapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+
+	// originIndex finds the claims that still want a volume by what it is to be
+	// filled from.
+	originIndex = "origin"
+)
+
+// protection keeps what volumes are being filled from, with a finalizer, until no
+// claim needs it any longer.
+type protection struct {
+	client  kubernetes.Interface
+	sources sources
+	claims  cache.Indexer
+	queue   workqueue.TypedRateLimitingInterface[plan.Origin]
+
+	mu   sync.Mutex
+	held map[plan.Origin]*hold
+}
+
+// hold is by whom an origin is being used: the names of the volumes. Its lock is
+// kept while the finalizer is changed.
+type hold struct {
+	mu        sync.Mutex
+	names     map[string]bool
+	forgotten bool // no longer in the map
+}
+
+func newProtection(client kubernetes.Interface, sources sources, claims cache.Indexer, limiter workqueue.TypedRateLimiter[plan.Origin]) *protection {
+	return &protection{
+		client:  client,
+		sources: sources,
+		claims:  claims,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+			workqueue.TypedRateLimitingQueueConfig[plan.Origin]{Name: "protected"}),
+		held: map[plan.Origin]*hold{},
+	}
+}
+
+// indexOrigin is the function of originIndex.
+func indexOrigin(object any) ([]string, error) {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok || claim.Spec.VolumeName != "" {
+		return nil, nil
+	}
+	if origin, _ := plan.ClaimOriginOf(claim); origin != nil {
+		return []string{origin.String()}, nil
+	}
+	return nil, nil
+}
+
+func finalizerOf(origin plan.Origin) string {
+	if origin.Kind == plan.SnapshotOrigin {
+		return snapshotFinalizer
+	}
+	return cloningFinalizer
+}
+
+// lock returns the origin's hold, locked.
+func (p *protection) lock(origin plan.Origin) *hold {
+	for {
+		p.mu.Lock()
+		if p.held[origin] == nil {
+			p.held[origin] = &hold{names: map[string]bool{}}
+		}
+		h := p.held[origin]
+		p.mu.Unlock()
+		h.mu.Lock()
+		if !h.forgotten {
+			return h
+		}
+		h.mu.Unlock()
+	}
+}
+
+// claim counts a volume as one that needs its origin, nil for none, which an
+// earlier process has protected.
+func (p *protection) claim(origin *plan.Origin, volume string) {
+	if origin == nil {
+		return
+	}
+	h := p.lock(*origin)
+	defer h.mu.Unlock()
+	h.names[volume] = true
+}
+
+// hold protects the origin of a volume, nil for none.
+func (p *protection) hold(ctx context.Context, origin *plan.Origin, volume string) error {
+	if origin == nil {
+		return nil
+	}
+	h := p.lock(*origin)
+	defer h.mu.Unlock()
+	h.names[volume] = true
+	if err := p.setFinalizer(ctx, *origin, true); err != nil {
+		return fmt.Errorf("%w: keep %s from being deleted meanwhile: %w", plan.ErrSource, origin, err)
+	}
+	return nil
+}
+
+// release gives up the origin of a volume. The finalizer goes when nobody else
+// needs it.
+func (p *protection) release(origin *plan.Origin, volume string) {
+	if origin == nil {
+		return
+	}
+	h := p.lock(*origin)
+	delete(h.names, volume)
+	h.mu.Unlock()
+	p.queue.Add(*origin)
+}
+
+// check removes the finalizer of an origin that nobody needs.
+func (p *protection) check(ctx context.Context, origin plan.Origin) error {
+	h := p.lock(origin)
+	defer h.mu.Unlock()
+	if len(h.names) > 0 {
+		return nil
+	}
+	waiting, err := p.claims.ByIndex(originIndex, origin.String())
+	if err != nil || len(waiting) > 0 {
+		return err
+	}
+	if err := p.setFinalizer(ctx, origin, false); err != nil {
+		return fmt.Errorf("remove finalizer %s of %s: %w", finalizerOf(origin), origin, err)
+	}
+	h.forgotten = true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.held, origin)
+	return nil
+}
+
+// setFinalizer changes nothing but the finalizers, and of those one.
+func (p *protection) setFinalizer(ctx context.Context, origin plan.Origin, wanted bool) error {
+	finalizer := finalizerOf(origin)
+	for {
+		object, err := p.meta(ctx, origin)
+		if apierrors.IsNotFound(err) && !wanted {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		finalizers := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(have string) bool { return have == finalizer })
+		if wanted == (len(finalizers) < len(object.GetFinalizers())) {
+			return nil
+		}
+		if wanted {
+			finalizers = append(finalizers, finalizer)
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"finalizers": finalizers, "resourceVersion": object.GetResourceVersion(), "uid": object.GetUID(),
+		}})
+		if err != nil {
+			return err
+		}
+		if err = p.patch(ctx, origin, patch); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
+func (p *protection) meta(ctx context.Context, origin plan.Origin) (metav1.Object, error) {
+	if origin.Kind == plan.SnapshotOrigin {
+		return p.sources.snapshotMeta(ctx, origin)
+	}
+	return p.client.CoreV1().PersistentVolumeClaims(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
+}
+
+func (p *protection) patch(ctx context.Context, origin plan.Origin, patch []byte) error {
+	if origin.Kind == plan.SnapshotOrigin {
+		return p.sources.patchSnapshot(ctx, origin, patch)
+	}
+	_, err := p.client.CoreV1().PersistentVolumeClaims(origin.Namespace).
+		Patch(ctx, origin.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}

@@ -1,0 +1,59 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// save writes the PersistentVolume. The library would do so too, but takes it for
+// saved when there is one of the same name, whoever's that is, and the volume
+// would be left behind. While it cannot be saved the volume is there without it,
+// so that the claim stays in progress.
+func (s *session) save(ctx context.Context, volume *corev1.PersistentVolume, secrets map[string]string) (controller.ProvisioningState, error) {
+	_, err := s.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		return controller.ProvisioningFinished, nil
+	case apierrors.IsInvalid(err):
+		return s.discard(ctx, volume.Spec.CSI.VolumeHandle, secrets, fmt.Errorf("the API server refuses the PersistentVolume of the volume made: %w", err))
+	case !apierrors.IsAlreadyExists(err):
+		return controller.ProvisioningInBackground, fmt.Errorf("save PersistentVolume %s: %w", volume.Name, err)
+	}
+	existing, err := s.client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{})
+	if err != nil {
+		return controller.ProvisioningInBackground, fmt.Errorf("PersistentVolume %s exists already, find out whose it is: %w", volume.Name, err)
+	}
+	if plan.Saved(existing, volume) {
+		return controller.ProvisioningFinished, nil
+	}
+	taken := fmt.Errorf("%w: PersistentVolume %s exists already and is not this claim's", plan.ErrClaim, volume.Name)
+	if plan.SharesVolume(existing, volume) {
+		return controller.ProvisioningFinished, fmt.Errorf("%w; it is for the very volume that CSI driver %s made for this claim, so that was not deleted",
+			taken, volume.Spec.CSI.Driver)
+	}
+	return s.discard(ctx, volume.Spec.CSI.VolumeHandle, secrets, fmt.Errorf("%w; the volume made cannot be used", taken))
+}
+
+// ownerOf is the name of a PersistentVolume that is for the driver's volume, empty
+// for none: such a volume must not be deleted because another claim got it too.
+func (s *session) ownerOf(volumeID string) (string, error) {
+	volumes, err := s.volumes.List(labels.Everything())
+	if err != nil {
+		return "", err
+	}
+	driver := s.config.Driver.Facts().Name
+	for _, volume := range volumes {
+		if source := volume.Spec.CSI; source != nil && source.Driver == driver && source.VolumeHandle == volumeID {
+			return volume.Name, nil
+		}
+	}
+	return "", nil
+}

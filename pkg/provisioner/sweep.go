@@ -1,0 +1,99 @@
+package provisioner
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// work checks what is queued, until ctx ends.
+func (p *protection) work(ctx context.Context) {
+	for {
+		origin, stopped := p.queue.Get()
+		if stopped {
+			return
+		}
+		if err := p.check(ctx, origin); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Will be tried again")
+			p.queue.AddRateLimited(origin)
+		} else {
+			p.queue.Forget(origin)
+		}
+		p.queue.Done(origin)
+	}
+}
+
+// sweep queues every origin with a finalizer, now and once per interval: what was
+// left by a process that died. A list that fails leads to nothing.
+func (p *protection) sweep(ctx context.Context, interval time.Duration, snapshots bool) {
+	for {
+		for _, object := range p.claims.List() {
+			if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
+				p.queueIfProtected(claim)
+			}
+		}
+		if snapshots {
+			p.sweepSnapshots(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(interval):
+		}
+	}
+}
+
+func (p *protection) sweepSnapshots(ctx context.Context) {
+	protected, err := p.sources.protectedSnapshots(ctx, snapshotFinalizer)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("No snapshots are looked through for finalizers left behind", "reason", err.Error())
+		return
+	}
+	for _, origin := range protected {
+		p.queue.Add(origin)
+	}
+}
+
+func (p *protection) queueIfProtected(claim *corev1.PersistentVolumeClaim) {
+	if slices.Contains(claim.Finalizers, cloningFinalizer) {
+		p.queue.Add(plan.Origin{Kind: plan.ClaimOrigin, Namespace: claim.Namespace, Name: claim.Name})
+	}
+}
+
+// handler queues the origin of a claim that no longer waits for its volume, and a
+// protected claim that is being deleted.
+func (p *protection) handler() cache.ResourceEventHandler {
+	look := func(object any) {
+		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
+		}
+		claim, ok := object.(*corev1.PersistentVolumeClaim)
+		if !ok {
+			return
+		}
+		if origin, _ := plan.ClaimOriginOf(claim); origin != nil {
+			p.queue.Add(*origin)
+		}
+		if claim.DeletionTimestamp != nil {
+			p.queueIfProtected(claim)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, updated any) {
+			before, _ := old.(*corev1.PersistentVolumeClaim)
+			after, _ := updated.(*corev1.PersistentVolumeClaim)
+			bound := before != nil && after != nil && before.Spec.VolumeName == "" && after.Spec.VolumeName != ""
+			deleted := after != nil && after.DeletionTimestamp != nil
+			if bound || deleted {
+				look(updated)
+			}
+		},
+		DeleteFunc: look,
+	}
+}
