@@ -77,12 +77,13 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 			return nil
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		// Made by a predecessor, or gone.
-		if _, err = lstat(root, id.SubDir); err == nil {
+		// Made by a predecessor, or gone. A file or a symlink is no volume.
+		var there bool
+		if there, _, err = directoryThere(root, id.SubDir); there {
 			// It may lie around or within a volume that has a record and must not take
 			// that with it.
 			err = cat.Conflict(id.SubDir)
-		} else if errors.Is(err, fs.ErrNotExist) {
+		} else if err == nil {
 			if s.policy(rec, id) == volume.OnDeleteArchive {
 				return dropReservations(root, cat, id)
 			}
