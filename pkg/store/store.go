@@ -49,6 +49,9 @@ type Config struct {
 	Mode     volume.Mode
 	// Metrics is optional.
 	Metrics prometheus.Registerer
+	// Step is optional. It is called before each step that changes the export, by
+	// name, and in the end, for tests that let the process die there.
+	Step func(name string)
 }
 
 // Store of volumes.
@@ -88,7 +91,12 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		copies:  newJobs(ctx),
 		calls:   turns{limit: callsAtATime},
 		copying: turns{limit: copiesAtATime},
-		step:    func(ctx context.Context, _ string) error { return ctx.Err() },
+		step: func(ctx context.Context, name string) error {
+			if cfg.Step != nil {
+				cfg.Step(name)
+			}
+			return ctx.Err()
+		},
 	}
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(copyCollector{s}); err != nil {
