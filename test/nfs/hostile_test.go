@@ -318,6 +318,7 @@ func (h *hostile) snapshots(text string) {
 	ids := []string{
 		text, strings.Join([]string{server, share, text, text, "alive"}, "#"), strings.Join([]string{server, share, "taken", text, "alive"}, "#"),
 		strings.Join([]string{server, share, "taken", "taken", "x" + text}, "#"), strings.Join([]string{server, share, "kept", "kept", text}, "#"),
+		strings.Join([]string{server, share, text, "1", "alive", "group"}, "#"), strings.Join([]string{server, share, "group", text, "alive", "group"}, "#"),
 	}
 	h.shares(text, func(server, share string) {
 		ids = append(ids, strings.Join([]string{server, share, "none", "none", "alive"}, "#"))
