@@ -14,7 +14,7 @@ PROGRAMS := nfsplugin csi-provisioner
 # test/lab/sidecars only pin and wrap other people's programs.
 MODULES := . hack test
 # Unit tests of the test module: what runs without a lab.
-TEST_UNIT := ./lab/... ./manifests/... ./sanity/...
+TEST_UNIT := ./lab/... ./manifests/... ./nfs/... ./sanity/...
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # Empty, or -v: what `make test` counts tests by.
