@@ -103,5 +103,6 @@ func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.C
 		return err
 	}
 	a.close()
-	return s.trash(ctx, root, cat, id.Name)
+	_, err = s.trash(ctx, root, cat, id.Name)
+	return err
 }
