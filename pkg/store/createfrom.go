@@ -83,7 +83,7 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 	}
 	if err != nil {
 		if op != nil && ctx.Err() == nil {
-			err = errors.Join(err, op.end())
+			err = errors.Join(err, op.end(ctx))
 		}
 		return Created{}, errors.Join(err, s.unclaimCopy(ctx, h.Root(), cat, k, want))
 	}
@@ -193,7 +193,7 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 	if err := s.step(ctx, "end copy"); err != nil {
 		return err
 	}
-	if err := op.end(); err != nil {
+	if err := op.end(ctx); err != nil {
 		return err
 	}
 	return s.step(ctx, "answer")
