@@ -128,6 +128,11 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 			return Created{}, errors.Join(err, s.unclaim(root, cat, rec, id))
 		}
 	}
+	if isNew || !there || rec.Adopted {
+		if err := s.onlyOne(ctx, root, cat, rec); err != nil {
+			return Created{}, errors.Join(err, s.giveWay(ctx, root, cat, rec, id, isNew, err))
+		}
+	}
 	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
 	if there && !half {
@@ -144,6 +149,12 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 			err = errors.Join(err, s.unclaim(root, cat, rec, id))
 		}
 		return Created{}, err
+	}
+	if !isNew {
+		// Whoever made the record may have failed and taken it back just now.
+		if _, _, err := s.claim(ctx, cat, rec, size); err != nil {
+			return Created{}, err
+		}
 	}
 	return made, nil
 }
@@ -207,9 +218,6 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 	// Again, now that others see this record: of two controllers that claim a
 	// directory and one below it, at least one sees the other.
 	err := cat.Conflict(want.SubDir)
-	if err == nil {
-		err = named(cat, want)
-	}
 	if err != nil {
 		return errors.Join(err, cat.Remove(want.SubDir), unname(cat, want))
 	}

@@ -77,7 +77,10 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 	if want, _, err = s.claim(ctx, cat, want, req.Size); err != nil {
 		return Created{}, err
 	}
-	op, err := s.beginOperation(ctx, cat, k, catalog.SnapshotData)
+	var op *operation
+	if err = s.onlyOne(ctx, h.Root(), cat, want); err == nil {
+		op, err = s.beginOperation(ctx, cat, k, catalog.SnapshotData)
+	}
 	if err == nil {
 		err = s.makeCopy(ctx, h.Root(), cat, op, from, want, p)
 	}

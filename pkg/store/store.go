@@ -47,6 +47,9 @@ type Config struct {
 	// for a mode that lets everybody write.
 	OnDelete volume.OnDelete
 	Mode     volume.Mode
+	// Exports that lists cover from the start, and not only once a call has named
+	// them.
+	Exports []volume.Export
 	// Metrics is optional.
 	Metrics prometheus.Registerer
 	// Step is optional. It is called before each step that changes the export, by
@@ -97,6 +100,9 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 			}
 			return ctx.Err()
 		},
+	}
+	for _, export := range cfg.Exports {
+		s.known.add(export, cfg.MountOptions)
 	}
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(copyCollector{s}); err != nil {
