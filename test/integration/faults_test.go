@@ -23,7 +23,12 @@ const (
 	killTimeEnv = "KILL_TIME"
 
 	killInterval = 2 * time.Second
-	killClaims   = 300
+
+	// settleTime covers the back-off of those who watch an API server that was
+	// away, and the PV controller's own period.
+	settleTime = 2 * time.Minute
+
+	killClaims = 300
 )
 
 // startRace runs csi-provisioner with the race detector, if it was built.
@@ -60,7 +65,7 @@ func fickle(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.C
 // and neither the cluster nor the driver has another volume.
 func (w *world) settled() {
 	w.Helper()
-	w.eventually("every claim has its volume, and there is no other", func() error {
+	w.within(settleTime, "every claim has its volume, and there is no other", func() error {
 		claims, err := w.client.CoreV1().PersistentVolumeClaims(w.name).List(w.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
