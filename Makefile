@@ -110,6 +110,16 @@ test-integration: $(call needs,build) lab-build ## Run csi-provisioner against a
 	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
 		go test $(TESTFLAGS) -count=1 ./integration/...
 
+# How long the leader is killed again and again.
+KILL_TIME ?= 1m
+
+.PHONY: test-faults
+test-faults: $(call needs,build) lab-build ## Run the faults of test-integration for longer, with the race detector
+	go build -race -trimpath -buildvcs=false -o $(BIN)/race/ ./cmd/csi-provisioner
+	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
+		CSI_PROVISIONER_RACE=$(abspath $(BIN))/race/csi-provisioner KILL_TIME=$(KILL_TIME) \
+		go test $(TESTFLAGS) -count=1 ./integration -run '^Test(LeaderKilled|ClaimDeletedBetween|APIServerRestart|ConnectionsCut)'
+
 .PHONY: test-lab
 test-lab: $(call needs,lab lab-deps) ## Boot the lab's guest and hold it to what docs/lab.md says
 	cd test && LAB_BINARY=$(abspath $(LAB)) go test $(TESTFLAGS) -count=1 ./boot
