@@ -54,6 +54,10 @@ lab-images: images lab-deps ## Pack also the images that pods in the lab run: bu
 	$(BIN)/pack-images pack --name localhost/lab/pause:1 --out $(IMAGES)/pause.tar \
 		--file /bin/busybox:/busybox --entrypoint /busybox --entrypoint sleep --entrypoint infinity --user 65535:65535
 
+.PHONY: sidecar-images
+sidecar-images: $(call needs,$(BIN)/pack-images) ## Pack external-resizer, external-snapshotter and its controller, for the lab
+	hack/pack-sidecars $(BIN)/pack-images $(IMAGES)/sidecars
+
 .PHONY: $(BIN)/pack-images
 $(BIN)/pack-images:
 	cd hack && $(GO_BUILD) -o $(abspath $@) ./images
@@ -124,11 +128,11 @@ test-faults: $(call needs,build) lab-build ## Run the faults of test-integration
 test-lab: $(call needs,lab lab-deps) ## Boot the lab's guest and hold it to what docs/lab.md says
 	cd test && LAB_BINARY=$(abspath $(LAB)) go test $(TESTFLAGS) -count=1 ./boot
 
-# In the guest run test binaries that were built here: $(call in_guest,nfs|cluster,PACKAGE)
+# In the guest run test binaries that were built here: $(call in_guest,nfs|cluster,PACKAGE,FLAGS)
 define in_guest
 rm -rf $(TESTS)/$(2)
 cd test && go test -c -o $(abspath $(TESTS))/$(2)/test/$(2)/ ./$(2)
-$(LAB) $(1) -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/$(2)
+$(LAB) $(1) $(3) -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/$(2)
 endef
 
 .PHONY: test-nfs
@@ -140,8 +144,8 @@ test-sanity: $(call needs,build lab lab-deps) ## Run csi-sanity against nfsplugi
 	$(call in_guest,nfs,sanity)
 
 .PHONY: test-e2e
-test-e2e: $(call needs,lab-images) lab-build ## Run the tests on a real Kubernetes node, in the lab
-	$(call in_guest,cluster,e2e)
+test-e2e: $(call needs,lab-images) lab-build sidecar-images ## Run the tests on a real Kubernetes node, in the lab
+	$(call in_guest,cluster,e2e,--images $(IMAGES) --images $(IMAGES)/sidecars --env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds)
 
 .PHONY: demo
 demo: lab-images lab-build ## Show a claim become a directory and a mount, step by step, in the lab

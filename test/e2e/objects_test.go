@@ -32,11 +32,13 @@ func (e *env) createClassOf(driver string, changes map[string]string) string {
 	for key, value := range changes {
 		parameters[key] = value
 	}
+	expandable := true
 	class, err := e.client.StorageV1().StorageClasses().Create(e.t.Context(), &storagev1.StorageClass{
-		ObjectMeta:   metav1.ObjectMeta{GenerateName: e.namespace + "-"},
-		Provisioner:  driver,
-		Parameters:   parameters,
-		MountOptions: []string{nfs42},
+		ObjectMeta:           metav1.ObjectMeta{GenerateName: e.namespace + "-"},
+		Provisioner:          driver,
+		Parameters:           parameters,
+		MountOptions:         []string{nfs42},
+		AllowVolumeExpansion: &expandable,
 	}, metav1.CreateOptions{})
 	if err != nil {
 		e.t.Fatal(err)
@@ -53,10 +55,17 @@ func (e *env) createClassOf(driver string, changes map[string]string) string {
 
 func (e *env) createClaim(class string) *corev1.PersistentVolumeClaim {
 	e.t.Helper()
+	return e.createClaimFrom(class, nil)
+}
+
+// createClaimFrom makes a claim for a volume with the content of another, or of none.
+func (e *env) createClaimFrom(class string, source *corev1.TypedLocalObjectReference) *corev1.PersistentVolumeClaim {
+	e.t.Helper()
 	claim, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Create(e.t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "claim-"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class,
+			DataSource:       source,
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(claimSize)},

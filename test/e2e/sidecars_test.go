@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	sidecarsDir        = "../manifests/testdata/sidecars"
+	snapshotController = "testdata/snapshot-controller.yaml"
+)
+
+// TestSidecars runs the driver with external-resizer and external-snapshotter, as
+// the components of deploy/kubernetes add them.
+func TestSidecars(t *testing.T) {
+	e := newEnv(t)
+	installSidecars(t)
+	class := e.createClass(nil)
+	claim := e.createClaim(class)
+	source := e.waitBound(claim)
+	e.write(source.Name, "greeting", "hello\n")
+
+	t.Run("snapshot", func(t *testing.T) { e.in(t).snapshotAndRestore(class, claim) })
+	t.Run("clone", func(t *testing.T) { e.in(t).clone(class, claim) })
+	t.Run("expand", func(t *testing.T) { e.in(t).expand(claim, "128Mi") })
+	e.deleteClaim(claim)
+	e.expectOnExport()
+}
+
+func installSidecars(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), installTimeout)
+	defer cancel()
+	if err := kubectl(ctx, "apply", "-k", os.Getenv("SNAPSHOT_CRDS")); err != nil {
+		t.Fatal(err)
+	}
+	if err := kubectl(ctx, "apply", "-f", snapshotController); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
+		defer cancel()
+		if err := kubectl(ctx, "delete", "-f", snapshotController); err != nil {
+			t.Error(err)
+		}
+		if err := kubectl(ctx, "apply", "-k", manifestsDir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := install(ctx, sidecarsDir, driverName); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expand asks for more and waits until claim and volume say so.
+func (e *env) expand(claim *corev1.PersistentVolumeClaim, size string) {
+	e.t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
+	_, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Patch(e.t.Context(), claim.Name,
+		types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	want := resource.MustParse(size)
+	e.eventually("claim and volume have "+size, func(ctx context.Context) error {
+		got, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		volume, err := e.client.CoreV1().PersistentVolumes().Get(ctx, volumeName(claim), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		claimed, capacity := got.Status.Capacity[corev1.ResourceStorage], volume.Spec.Capacity[corev1.ResourceStorage]
+		if claimed.Cmp(want) != 0 || capacity.Cmp(want) != 0 {
+			return fmt.Errorf("the claim has %s, the volume %s", claimed.String(), capacity.String())
+		}
+		return nil
+	})
+}
+
+// snapshotAndRestore leaves nothing behind but the volume of the claim.
+func (e *env) snapshotAndRestore(class string, claim *corev1.PersistentVolumeClaim) {
+	e.t.Helper()
+	source := volumeName(claim)
+	snapshot := e.createSnapshot(claim)
+	e.waitSnapshotReady(snapshot)
+	e.write(source, "greeting", "changed since\n")
+	group := snapshotGroup
+	restored := e.createClaimFrom(class, &corev1.TypedLocalObjectReference{
+		APIGroup: &group, Kind: "VolumeSnapshot", Name: snapshot,
+	})
+	volume := e.waitBound(restored)
+	if got := e.read(volume.Name, "greeting"); got != "hello\n" {
+		e.t.Errorf("the restored file holds %q", got)
+	}
+	e.deleteClaim(restored)
+	e.deleteSnapshot(snapshot)
+	e.expectOnExport(source)
+	e.eventually("no snapshot is left on the export", func(context.Context) error {
+		left, err := filepath.Glob(filepath.Join(e.export, ".nfs-csi/snapshots/*"))
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("there are %q", left)
+		}
+		return err
+	})
+}
+
+func (e *env) clone(class string, claim *corev1.PersistentVolumeClaim) {
+	e.t.Helper()
+	e.write(volumeName(claim), "greeting", "to be cloned\n")
+	copied := e.createClaimFrom(class, &corev1.TypedLocalObjectReference{
+		Kind: "PersistentVolumeClaim", Name: claim.Name,
+	})
+	volume := e.waitBound(copied)
+	if got := e.read(volume.Name, "greeting"); got != "to be cloned\n" {
+		e.t.Errorf("the cloned file holds %q", got)
+	}
+	e.deleteClaim(copied)
+	e.expectOnExport(volumeName(claim))
+}
+
+// in is the environment for a subtest.
+func (e *env) in(t *testing.T) *env {
+	sub := *e
+	sub.t = t
+	return &sub
+}
+
+// write puts a file into a volume, on the server's own disk.
+func (e *env) write(volume, name, content string) {
+	e.t.Helper()
+	if err := os.WriteFile(filepath.Join(e.export, volume, name), []byte(content), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+}
