@@ -120,18 +120,8 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if err != nil {
 		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
 	}
-	if isNew && there {
-		// A delete by another controller takes the directory first and the record
-		// last, which was gone just now.
-		if still, _, err := directoryNow(root, rec.SubDir); err != nil || !still {
-			err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
-			return Created{}, errors.Join(err, s.unclaim(root, cat, rec, id))
-		}
-	}
-	if isNew || !there || rec.Adopted {
-		if err := s.onlyOne(ctx, root, cat, rec); err != nil {
-			return Created{}, errors.Join(err, s.giveWay(ctx, root, cat, rec, id, isNew, err))
-		}
+	if err := s.confirm(ctx, root, cat, rec, id, isNew, there); err != nil {
+		return Created{}, err
 	}
 	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
@@ -157,6 +147,25 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		}
 	}
 	return made, nil
+}
+
+// confirm looks, now that there is the record, whether it may stay.
+func (s *Store) confirm(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, isNew, there bool) error {
+	if isNew && there {
+		// A delete by another controller takes the directory first and the record
+		// last, which was gone just now.
+		if still, _, err := directoryNow(root, rec.SubDir); err != nil || !still {
+			err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
+			return errors.Join(err, s.unclaim(root, cat, rec, id))
+		}
+	}
+	if !isNew && there && !rec.Adopted {
+		return nil
+	}
+	if err := s.onlyOne(ctx, root, cat, rec); err != nil {
+		return errors.Join(err, s.giveWay(ctx, root, cat, rec, id, isNew, err))
+	}
+	return nil
 }
 
 // unclaim takes back what was made for a volume whose directory cannot be made.
