@@ -125,12 +125,12 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	}
 	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
-	if there && !half {
-		return made, nil
-	}
-	if half {
+	switch {
+	case half:
 		err = s.finishDirectory(ctx, root, rec)
-	} else {
+	case there:
+		return made, nil
+	default:
 		err = s.makeDirectory(ctx, root, rec)
 	}
 	if err != nil {
@@ -140,13 +140,17 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		}
 		return Created{}, err
 	}
-	if !isNew {
-		// Whoever made the record may have failed and taken it back just now.
-		if _, _, err := s.claim(ctx, cat, rec, size); err != nil {
-			return Created{}, err
-		}
+	return made, s.keep(ctx, cat, rec, size, isNew)
+}
+
+// keep sees to it that a directory just made has its record: whoever made that may
+// have failed and taken it back meanwhile.
+func (s *Store) keep(ctx context.Context, cat *catalog.Catalog, rec catalog.Record, size SizeRange, isNew bool) error {
+	if isNew {
+		return nil
 	}
-	return made, nil
+	_, _, err := s.claim(ctx, cat, rec, size)
+	return err
 }
 
 // confirm looks, now that there is the record, whether it may stay.
