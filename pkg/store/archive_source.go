@@ -29,14 +29,8 @@ func archiveEndings() []string { return []string{".tar.gz", ".tar"} }
 // openArchive opens the archive of a snapshot without following a symlink;
 // volume.ErrSnapshotNotFound if there is none. What is in a volume is none.
 func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*tarball, error) {
-	if id.Group != "" {
-		return nil, fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
-	}
-	if _, err := recordsOf(cat).Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(fmt.Errorf("%w: %s is that of a volume", volume.ErrSnapshotNotFound, id.Name), err)
-	}
-	if err := recordsOf(cat).Conflict(id.Name); err != nil {
-		return nil, fmt.Errorf("%w: %w", volume.ErrSnapshotNotFound, err)
+	if err := mayBeArchive(cat, id); err != nil {
+		return nil, err
 	}
 	where := path.Join(id.Name, id.Source)
 	dir, err := openDirectory(export, path.Dir(where))
@@ -67,6 +61,21 @@ func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*
 		return &tarball{file: f, compressed: path.Ext(ending) == ".gz"}, nil
 	}
 	return nil, fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
+}
+
+// mayBeArchive returns volume.ErrSnapshotNotFound when the place of the archive is
+// in a volume, or the snapshot one that csi-driver-nfs never made.
+func mayBeArchive(cat *catalog.Catalog, id volume.SnapshotID) error {
+	if id.Group != "" {
+		return fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
+	}
+	if _, err := recordsOf(cat).Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(fmt.Errorf("%w: %s is that of a volume", volume.ErrSnapshotNotFound, id.Name), err)
+	}
+	if err := recordsOf(cat).Conflict(id.Name); err != nil {
+		return fmt.Errorf("%w: %w", volume.ErrSnapshotNotFound, err)
+	}
+	return nil
 }
 
 func (a *tarball) close() { a.file.Close() } //nolint:errcheck // only opened to read

@@ -120,27 +120,17 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if err != nil {
 		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
 	}
-	if isNew && there {
-		// A delete by another controller takes the directory first and the record
-		// last, which was gone just now.
-		if still, _, err := directoryNow(root, rec.SubDir); err != nil || !still {
-			err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
-			return Created{}, errors.Join(err, s.unclaim(root, cat, rec, id))
-		}
-	}
-	if isNew || !there || rec.Adopted {
-		if err := s.onlyOne(ctx, root, cat, rec); err != nil {
-			return Created{}, errors.Join(err, s.giveWay(ctx, root, cat, rec, id, isNew, err))
-		}
+	if err := s.confirm(ctx, root, cat, rec, id, isNew, there); err != nil {
+		return Created{}, err
 	}
 	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
-	if there && !half {
-		return made, nil
-	}
-	if half {
+	switch {
+	case half:
 		err = s.finishDirectory(ctx, root, rec)
-	} else {
+	case there:
+		return made, nil
+	default:
 		err = s.makeDirectory(ctx, root, rec)
 	}
 	if err != nil {
@@ -150,13 +140,36 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		}
 		return Created{}, err
 	}
-	if !isNew {
-		// Whoever made the record may have failed and taken it back just now.
-		if _, _, err := s.claim(ctx, cat, rec, size); err != nil {
-			return Created{}, err
+	return made, s.keep(ctx, cat, rec, size, isNew)
+}
+
+// keep sees to it that a directory just made has its record: whoever made that may
+// have failed and taken it back meanwhile.
+func (s *Store) keep(ctx context.Context, cat *catalog.Catalog, rec catalog.Record, size SizeRange, isNew bool) error {
+	if isNew {
+		return nil
+	}
+	_, _, err := s.claim(ctx, cat, rec, size)
+	return err
+}
+
+// confirm looks, now that there is the record, whether it may stay.
+func (s *Store) confirm(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, isNew, there bool) error {
+	if isNew && there {
+		// A delete by another controller takes the directory first and the record
+		// last, which was gone just now.
+		if still, _, err := directoryNow(root, rec.SubDir); err != nil || !still {
+			err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
+			return errors.Join(err, s.unclaim(root, cat, rec, id))
 		}
 	}
-	return made, nil
+	if !isNew && there && !rec.Adopted {
+		return nil
+	}
+	if err := s.onlyOne(ctx, root, cat, rec); err != nil {
+		return errors.Join(err, s.giveWay(ctx, root, cat, rec, id, isNew, err))
+	}
+	return nil
 }
 
 // unclaim takes back what was made for a volume whose directory cannot be made.

@@ -29,18 +29,7 @@ func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.R
 	if err != nil || name == want.SubDir { // onlyOne looks for another one later
 		return err
 	}
-	other, err := cat.DirectoryOf(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		var rec catalog.Record
-		if rec, err = cat.Read(name); err == nil && rec.Name != want.Name {
-			err = fs.ErrNotExist
-		}
-		other = name
-	}
-	switch {
-	case err == nil && other != want.SubDir:
-		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, want.SubDir)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	if err := freeName(cat, name, want); err != nil {
 		return err
 	}
 	if err := s.step(ctx, "note directory of name"); err != nil {
@@ -63,6 +52,23 @@ func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.R
 		return cat.SetDirectoryOf(name, want)
 	}
 	return fmt.Errorf("the note of the name %s keeps disappearing", name)
+}
+
+// freeName returns volume.ErrIncompatible when the name is that of a live volume in
+// another directory.
+func freeName(cat *catalog.Catalog, name string, want catalog.Record) error {
+	other, err := cat.DirectoryOf(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		var rec catalog.Record
+		if rec, err = cat.Read(name); err == nil && rec.Name != want.Name {
+			err = fs.ErrNotExist
+		}
+		other = name
+	}
+	if err == nil && other != want.SubDir {
+		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, want.SubDir)
+	}
+	return ignoreNone(err)
 }
 
 // onlyOne returns an error when another controller has given the name another
@@ -92,22 +98,25 @@ func otherDirectory(cat *catalog.Catalog, rec catalog.Record) (string, error) {
 	}
 	noted, err := cat.NotedDirectoryOf(name)
 	if err == nil && noted.SubDir != rec.SubDir && noted.Name == rec.Name {
-		have, err := cat.Read(noted.SubDir)
-		if err == nil && have.Name == rec.Name || name != rec.SubDir && errors.Is(err, fs.ErrNotExist) {
-			return noted.SubDir, nil
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
+		has, err := hasRecord(cat, noted.SubDir, rec.Name)
+		// Whoever noted another directory after this one is about to make a record.
+		if err != nil || has || name != rec.SubDir {
+			return noted.SubDir, err
 		}
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || name == rec.SubDir {
+	if ignoreNone(err) != nil || name == rec.SubDir {
 		return "", ignoreNone(err)
 	}
-	have, err := cat.Read(name)
-	if err == nil && have.Name == rec.Name {
-		return name, nil
+	if has, err := hasRecord(cat, name, rec.Name); err != nil || !has {
+		return "", err
 	}
-	return "", ignoreNone(err)
+	return name, nil
+}
+
+// hasRecord tells whether the directory is that of the volume of this name.
+func hasRecord(cat *catalog.Catalog, subDir, name string) (bool, error) {
+	have, err := cat.Read(subDir)
+	return err == nil && have.Name == name, ignoreNone(err)
 }
 
 func ignoreNone(err error) error {

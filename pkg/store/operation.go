@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,12 +75,24 @@ func endOperations(cat *catalog.Catalog, k key, but string) error {
 	}
 	for _, name := range names {
 		if name != but {
-			if err := discard(cat, name); err != nil {
+			if err := endOperation(cat, k, name); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// endOperation moves an operation to the trash, by the rename that its maker ends
+// it with: either of the two finds nothing to rename. That of a volume renames what
+// was copied out of the operation, which it may have open.
+func endOperation(cat *catalog.Catalog, k key, name string) error {
+	if !strings.HasPrefix(k.subDir, volume.MetaDir+"/") {
+		if err := discard(cat, path.Join(name, catalog.SnapshotData)); err != nil {
+			return err
+		}
+	}
+	return discard(cat, name)
 }
 
 // discard moves an entry of the catalog to the trash, if it is there.
@@ -175,11 +188,11 @@ func (o *operation) placeVolume(root *os.Root, subDir string) error {
 			err = rename(from, to)
 			to.close()
 		}
-		if o.taken(err) {
-			return errTaken
-		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+		if _, err = o.cat.Meta().Lstat(path.Join(o.name, catalog.SnapshotData)); errors.Is(err, fs.ErrNotExist) {
+			return errTaken
 		}
 		err = nil
 	}
