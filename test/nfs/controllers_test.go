@@ -183,7 +183,6 @@ func TestControllersDisagree(t *testing.T) {
 				case "directory":
 					want = append(want, live(fmt.Sprint("dir-", i))...)
 					want = append(want, ".nfs-csi/names/"+name)
-					name = fmt.Sprint("dir-", i)
 				case "nested":
 					continue
 				default:

@@ -199,7 +199,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 // kill prepares the server and has the call killed at its step, if it has so many.
 func (c call) kill(t *testing.T) (step string, died bool) {
 	t.Helper()
-	c.with(t, func(ctx context.Context, s *store.Store) error { return c.prepare(ctx, s) })
+	c.with(t, c.prepare)
 	b, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
