@@ -28,11 +28,12 @@ func (p *Provisioner) remove(ctx context.Context, volume *corev1.PersistentVolum
 	if err != nil {
 		return err
 	}
+	// Before the call, for a try to make it that runs beside it.
+	p.deleted.add(volume.Name, time.Now())
 	request := &csi.DeleteVolumeRequest{VolumeId: source.VolumeHandle, Secrets: secrets}
 	if _, err := p.config.Driver.DeleteVolume(ctx, request); err != nil {
 		return p.failure("DeleteVolume", err, secrets)
 	}
-	p.deleted.add(volume.Name, time.Now())
 	klog.FromContext(ctx).V(2).Info("Volume deleted", logPV, volume.Name, logVolume, source.VolumeHandle)
 	return nil
 }

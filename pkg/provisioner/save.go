@@ -32,6 +32,11 @@ func (s *session) save(ctx context.Context, volume *corev1.PersistentVolume, sec
 		return controller.ProvisioningInBackground, fmt.Errorf("PersistentVolume %s exists already, find out whose it is: %w", volume.Name, err)
 	}
 	if plan.Saved(existing, volume) {
+		if existing.DeletionTimestamp != nil || s.deleted.has(volume.Name) {
+			// Its volume was deleted, and has just been made anew by this try: the
+			// new one needs a PersistentVolume that stays.
+			return controller.ProvisioningInBackground, fmt.Errorf("PersistentVolume %s of the same claim is being deleted", volume.Name)
+		}
 		return controller.ProvisioningFinished, nil
 	}
 	taken := fmt.Errorf("%w: PersistentVolume %s exists already and is not this claim's", plan.ErrClaim, volume.Name)

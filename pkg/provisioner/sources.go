@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -97,9 +96,7 @@ func (s sources) protectedSnapshots(ctx context.Context, finalizer string) ([]pl
 }
 
 func (s sources) snapshotMeta(ctx context.Context, origin plan.Origin) (metav1.Object, error) {
-	var object *unstructured.Unstructured
-	object, err := s.client.Resource(snapshotResource()).Namespace(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
-	return object, err
+	return s.client.Resource(snapshotResource()).Namespace(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
 }
 
 func (s sources) patchSnapshot(ctx context.Context, origin plan.Origin, patch []byte) error {

@@ -28,7 +28,7 @@ func SharesVolume(a, b *corev1.PersistentVolume) bool {
 // what does not exist.
 func Abandoned(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, template *corev1.PersistentVolume) Remains {
 	switch {
-	case volume != nil && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == template.Spec.ClaimRef.UID:
+	case volume != nil && volume.DeletionTimestamp == nil && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == template.Spec.ClaimRef.UID:
 		return RemainsSaved
 	case claim != nil && claim.Spec.VolumeName == "":
 		return RemainsWanted

@@ -45,7 +45,8 @@ func (o Origin) Group() string {
 // nothing. foreign is true when it is something that another program fills
 // volumes from, whose claims are to be left alone.
 func ClaimOriginOf(claim *corev1.PersistentVolumeClaim) (origin *Origin, foreign bool) {
-	group, kind, name, namespace := "", "", "", claim.Namespace
+	var group, kind, name string
+	namespace := claim.Namespace
 	switch spec := claim.Spec; {
 	case spec.DataSourceRef != nil:
 		// The API server copies dataSource to dataSourceRef; the latter has more.

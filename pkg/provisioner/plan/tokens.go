@@ -60,7 +60,7 @@ func (s Subject) parameterToken(token string) (string, error) {
 	case value == "":
 		return "", fmt.Errorf("${%s} is empty", token)
 	case value == "." || value == ".." || strings.ContainsAny(value, "/\\$"):
-		return "", fmt.Errorf("${%s} is %q, which must have no /, \\ or $ and not be . or ..", token, value)
+		return "", fmt.Errorf("${%s} is %q, which must have no slash, backslash or $ and must not lead upwards", token, value)
 	}
 	return value, nil
 }

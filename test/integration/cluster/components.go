@@ -62,6 +62,8 @@ func controllerManagerArgs(kubeconfig string, port int) []string {
 		"--bind-address=" + loopback,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--leader-elect=false",
+		// By default it would bind a few claims per second.
+		"--kube-api-qps=1000", "--kube-api-burst=1000",
 		// Of what failed while the API server was away.
 		"--pvclaimbinder-sync-period=2s",
 		"--controllers=" + controllers(),
