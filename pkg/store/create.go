@@ -112,7 +112,11 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		}
 	}
 	want.Adopted = there
-	rec, isNew, err := s.claim(ctx, cat, want, size)
+	claim := s.claim
+	if !there && namedAsItsDirectory(want) {
+		claim = s.firstClaim
+	}
+	rec, isNew, err := claim(ctx, cat, want, size)
 	if err != nil {
 		return Created{}, err
 	}
@@ -173,6 +177,17 @@ func directoryThere(root *os.Root, subDir string) (bool, fs.FileInfo, error) {
 // request.
 func (s *Store) claim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
 	have, err := cat.Read(want.SubDir)
+	return s.claimUnless(ctx, cat, want, size, have, err)
+}
+
+// firstClaim is claim where there is probably no record: if there is one, the
+// server says so when another is made.
+func (s *Store) firstClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
+	return s.claimUnless(ctx, cat, want, size, catalog.Record{}, fs.ErrNotExist)
+}
+
+// claimUnless makes the record unless have is there, which err is about.
+func (s *Store) claimUnless(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange, have catalog.Record, err error) (catalog.Record, bool, error) {
 	for range maxLostRaces {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -192,8 +207,10 @@ func (s *Store) claim(ctx context.Context, cat *catalog.Catalog, want catalog.Re
 }
 
 func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
-	if err := cat.Conflict(want.SubDir); err != nil {
-		return err
+	if !namedAsItsDirectory(want) { // before a note is left of a volume that cannot be
+		if err := cat.Conflict(want.SubDir); err != nil {
+			return err
+		}
 	}
 	if err := s.nameIt(ctx, cat, want); err != nil {
 		return err
@@ -204,13 +221,7 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 	if err := cat.Create(want); err != nil {
 		return errors.Join(err, unname(cat, want))
 	}
-	// Again, now that others see this record: of two controllers that claim a
-	// directory and one below it, at least one sees the other.
-	err := cat.Conflict(want.SubDir)
-	if err == nil {
-		err = named(cat, want)
-	}
-	if err != nil {
+	if err := named(cat, want); err != nil {
 		return errors.Join(err, cat.Remove(want.SubDir), unname(cat, want))
 	}
 	return nil

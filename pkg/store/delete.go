@@ -36,10 +36,10 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	err := s.withVolume(ctx, k, s.anyShare(id.Export, mountOptions), func(ctx context.Context, h *share.Handle) error {
 		s.reclaim.resume(id.Export, mountOptions)
 		return withCatalog(h, func(cat *catalog.Catalog) error {
-			if err := s.beforeDelete(cat, k, id); err != nil {
+			if err := s.copies.free(k); err != nil {
 				return err
 			}
-			return s.delete(ctx, h.Root(), cat, id)
+			return s.delete(ctx, h.Root(), cat, k, id)
 		})
 	})
 	if err != nil {
@@ -50,20 +50,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	return nil
 }
 
-// beforeDelete keeps what is being copied, and ends the copy that the volume was
-// to become, if one was left behind.
-func (s *Store) beforeDelete(cat *catalog.Catalog, k key, id volume.ID) error {
-	if err := s.copies.free(k); err != nil {
-		return err
-	}
-	rec, err := cat.Read(id.SubDir)
-	if err != nil || rec.Source == "" || !isOf(rec, id) {
-		return nil //nolint:nilerr // it is not a volume with content; delete says what it is
-	}
-	return endOperations(cat, k, "")
-}
-
-func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID) error {
+func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, id volume.ID) error {
 	rec, err := cat.Read(id.SubDir)
 	recorded := err == nil
 	switch {
@@ -75,6 +62,9 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		if owner.Name != id.Name || rec.ArchiveOf != "" {
 			klog.FromContext(ctx).Info("The volume is gone and its directory is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
 			return nil
+		}
+		if rec.Source != "" { // the copy that it was to become may have been left behind
+			err = endOperations(cat, k, "")
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		// Made by a predecessor, or gone.
@@ -103,13 +93,6 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	return forget(cat, id.SubDir, id)
 }
 
-// isOf tells whether the record is that of the volume, and not of another one
-// that has got its directory.
-func isOf(rec catalog.Record, id volume.ID) bool {
-	owner, err := volume.ParseID(rec.ID)
-	return err == nil && owner.Name == id.Name && rec.ArchiveOf == ""
-}
-
 // policy of the volume: its record is newer than its ID, which is older than
 // what the driver's default is now.
 func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
@@ -135,7 +118,8 @@ func (s *Store) dispose(ctx context.Context, root *os.Root, cat *catalog.Catalog
 // trash moves the directory where the reclaimer finds it. One rename, however
 // much is in it.
 func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, subDir string) error {
-	if err := cat.Meta().MkdirAll(catalog.TrashDir, 0o700); err != nil {
+	bin, err := cat.Trash()
+	if err != nil {
 		return err
 	}
 	from, err := openPlace(root, subDir)
@@ -146,16 +130,14 @@ func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, 
 		return err
 	}
 	defer from.close()
-	bin, err := cat.Meta().OpenRoot(catalog.TrashDir)
-	if err != nil {
-		return err
+	if from.parent == root {
+		from.at = cat.Export()
 	}
-	defer bin.Close()
 	if err := s.step(ctx, "move directory to trash"); err != nil {
 		return err
 	}
 	for range maxLostRaces {
-		err = rename(from, place{parent: bin, name: trashName(subDir, time.Now())})
+		err = rename(from, place{at: bin, name: trashName(subDir, time.Now())})
 		switch {
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
 			continue // another one of the very same name and nanosecond

@@ -65,6 +65,11 @@ func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.R
 	return fmt.Errorf("the note of the name %s keeps disappearing", name)
 }
 
+func namedAsItsDirectory(rec catalog.Record) bool {
+	name, err := volume.DirName(rec.Name)
+	return err == nil && name == rec.SubDir
+}
+
 // named returns volume.ErrIncompatible when another controller has given the name
 // another directory meanwhile.
 func named(cat *catalog.Catalog, want catalog.Record) error {
