@@ -56,6 +56,7 @@ func (l *lab) start(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.reclaim.after = time.Nanosecond
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(s.Close(ctx), shares.Close(ctx)); err != nil {
