@@ -48,6 +48,9 @@ func measure(parallel, n int, op func(i int) error) (samples, error) {
 	return all, failed
 }
 
+// turn is how many calls of one kind are made before it is the other's turn.
+const turn = 10
+
 // beside measures an operation and its floor: with one caller by turns, so that
 // whatever else the machine does meets both.
 func beside(parallel, n int, floor, op func(i int) error) (floors, values samples, err error) {
@@ -57,15 +60,15 @@ func beside(parallel, n int, floor, op func(i int) error) (floors, values sample
 		}
 		return floors, values, err
 	}
-	for i := range n {
-		f, errF := measure(1, 1, func(int) error { return floor(i) })
-		v, errV := measure(1, 1, func(int) error { return op(i) })
-		floors, values = append(floors, f...), append(values, v...)
-		if err := errors.Join(errF, errV); err != nil {
-			return nil, nil, err
+	for from := 0; from < n && err == nil; from += turn {
+		var f, v samples
+		count := min(turn, n-from)
+		if f, err = measure(1, count, func(i int) error { return floor(from + i) }); err == nil {
+			v, err = measure(1, count, func(i int) error { return op(from + i) })
 		}
+		floors, values = append(floors, f...), append(values, v...)
 	}
-	return floors, values, nil
+	return floors, values, err
 }
 
 // together measures a floor, which is a system call: its callers each have a
