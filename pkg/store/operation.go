@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,17 +64,25 @@ func (s *Store) beginOperation(ctx context.Context, cat *catalog.Catalog, k key,
 	return &operation{cat: cat, name: name}, nil
 }
 
-// endOperations moves all operations for k but one to the trash.
+// endOperations moves all operations for k but one to the trash. The data of a
+// volume goes first and by itself: its maker, who has the operation open, would
+// find it in the trash as well, and put in its place what is being removed there.
 func endOperations(cat *catalog.Catalog, k key, but string) error {
 	names, err := cat.Temporary(operationKind(k))
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if name != but {
-			if err := discard(cat, name); err != nil {
+		if name == but {
+			continue
+		}
+		if !strings.HasPrefix(k.subDir, volume.MetaDir+"/") {
+			if err := discard(cat, path.Join(name, catalog.SnapshotData)); err != nil {
 				return err
 			}
+		}
+		if err := discard(cat, name); err != nil {
+			return err
 		}
 	}
 	return nil
