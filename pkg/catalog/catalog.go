@@ -154,14 +154,14 @@ func (c *Catalog) Trash() (*os.File, error) { return c.dir(TrashDir, true) }
 // dir is a directory of the catalog, opened when it is first asked for. Where it
 // is missing it is made or is fs.ErrNotExist. Should it be taken away later, a
 // server says ESTALE to whoever uses it.
-func (c *Catalog) dir(name string, make bool) (*os.File, error) {
+func (c *Catalog) dir(name string, mkdir bool) (*os.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if dir := c.dirs[name]; dir != nil {
 		return dir, nil
 	}
 	meta := int(c.metaDir.Fd())
-	if make {
+	if mkdir {
 		if err := mkdirAt(meta, name, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}

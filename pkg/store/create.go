@@ -103,53 +103,39 @@ func (s *Store) mode(req CreateRequest) volume.Mode {
 
 func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (Created, error) {
 	there, info, err := directoryThere(root, want.SubDir)
+	if there { // mkdir(2) asks the server, this does not
+		there, info, err = directoryNow(root, want.SubDir)
+	}
 	if err != nil {
 		return Created{}, err
-	}
-	if there { // mkdir(2) asks the server, this does not
-		if there, info, err = directoryNow(root, want.SubDir); err != nil {
-			return Created{}, err
-		}
 	}
 	want.Adopted = there
-	claim := s.claim
-	if !there && namedAsItsDirectory(want) {
-		claim = s.firstClaim
-	}
-	rec, isNew, err := claim(ctx, cat, want, size)
+	rec, isNew, err := s.firstClaim(ctx, cat, want, size)
 	if err != nil {
 		return Created{}, err
 	}
-	id, err := volume.ParseID(rec.ID)
+	made, err := createdOf(rec, nil)
 	if err != nil {
-		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
+		return Created{}, err
 	}
 	if isNew && there {
 		// A delete by another controller takes the directory first and the record
 		// last, which was gone just now.
 		if still, _, err := directoryNow(root, rec.SubDir); err != nil || !still {
 			err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
-			return Created{}, errors.Join(err, s.unclaim(root, cat, rec, id))
+			return Created{}, errors.Join(err, s.unclaim(root, cat, rec, made.ID))
 		}
 	}
-	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
-	if there && !half {
+	err = s.completeDirectory(ctx, root, rec, there, half)
+	if err == nil {
 		return made, nil
 	}
-	if half {
-		err = s.finishDirectory(ctx, root, rec)
-	} else {
-		err = s.makeDirectory(ctx, root, rec)
+	if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
+		// The caller may give up for good: leave no claim without a directory.
+		err = errors.Join(err, s.unclaim(root, cat, rec, made.ID))
 	}
-	if err != nil {
-		if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
-			// The caller may give up for good: leave no claim without a directory.
-			err = errors.Join(err, s.unclaim(root, cat, rec, id))
-		}
-		return Created{}, err
-	}
-	return made, nil
+	return Created{}, err
 }
 
 // unclaim takes back what was made for a volume whose directory cannot be made.
@@ -180,9 +166,13 @@ func (s *Store) claim(ctx context.Context, cat *catalog.Catalog, want catalog.Re
 	return s.claimUnless(ctx, cat, want, size, have, err)
 }
 
-// firstClaim is claim where there is probably no record: if there is one, the
-// server says so when another is made.
+// firstClaim is claim that does not look for a record first where there is
+// probably none, as there is no directory: if there is one, the server says so
+// when another is made.
 func (s *Store) firstClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
+	if want.Adopted || !namedAsItsDirectory(want) {
+		return s.claim(ctx, cat, want, size)
+	}
 	return s.claimUnless(ctx, cat, want, size, catalog.Record{}, fs.ErrNotExist)
 }
 

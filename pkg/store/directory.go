@@ -42,6 +42,18 @@ func halfMade(rec catalog.Record, info fs.FileInfo) bool {
 	return !rec.Adopted && inSteps(rec) && info.Mode().Perm() == unfinished.FileMode()
 }
 
+// completeDirectory does what is left to do for a directory that is there, half
+// made or as it is to be, or not.
+func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalog.Record, there, half bool) error {
+	switch {
+	case half:
+		return s.finishDirectory(ctx, root, rec)
+	case !there:
+		return s.makeDirectory(ctx, root, rec)
+	}
+	return nil
+}
+
 // makeDirectory makes the volume's directory, in one step that either leaves it
 // with its mode or not at all, or, where it is to have an owner, as unfinished
 // first. It is not made elsewhere and renamed into place: over an empty
