@@ -70,7 +70,7 @@ func (c *Catalog) create(b []byte, subDir string) error {
 	if err := missing(mkdirAt(int(tmp.Fd()), temp, dirMode)); err != nil {
 		return err
 	}
-	err = writeAt(int(tmp.Fd()), path.Join(temp, volume.RecordFile), b)
+	err = missing(writeAt(int(tmp.Fd()), path.Join(temp, volume.RecordFile), b))
 	if err == nil {
 		err = c.place(tmp, temp, subDir, b)
 	}
