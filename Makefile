@@ -14,7 +14,7 @@ PROGRAMS := nfsplugin csi-provisioner
 # test/lab/sidecars only pin and wrap other people's programs.
 MODULES := . hack test
 # Unit tests of the test module: what runs without a lab.
-TEST_UNIT := ./lab/... ./manifests/... ./sanity/...
+TEST_UNIT := ./lab/... ./manifests/... ./nfs/... ./sanity/...
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # Empty, or -v: what `make test` counts tests by.
@@ -109,6 +109,16 @@ fuzz: ## Run every fuzz target of the product for FUZZTIME each, from the seeds 
 test-integration: $(call needs,build) lab-build ## Run csi-provisioner against a real API server, here, without the lab
 	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
 		go test $(TESTFLAGS) -count=1 ./integration/...
+
+# How long the leader is killed again and again.
+KILL_TIME ?= 1m
+
+.PHONY: test-faults
+test-faults: $(call needs,build) lab-build ## Run the faults of test-integration for longer, with the race detector
+	go build -race -trimpath -buildvcs=false -o $(BIN)/race/ ./cmd/csi-provisioner
+	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
+		CSI_PROVISIONER_RACE=$(abspath $(BIN))/race/csi-provisioner KILL_TIME=$(KILL_TIME) \
+		go test $(TESTFLAGS) -count=1 ./integration -run '^Test(LeaderKilled|ClaimDeletedBetween|APIServerRestart|ConnectionsCut)'
 
 .PHONY: test-lab
 test-lab: $(call needs,lab lab-deps) ## Boot the lab's guest and hold it to what docs/lab.md says

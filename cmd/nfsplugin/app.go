@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,10 +105,31 @@ func (a *App) store(ctx context.Context, metrics prometheus.Registerer) (*store.
 	if err != nil {
 		return nil, fmt.Errorf("--mount-permissions: %w", err)
 	}
+	exports, err := parseExports(a.cfg.ListExports)
+	if err != nil {
+		return nil, fmt.Errorf("--list-exports: %w", err)
+	}
 	return store.New(ctx, store.Config{
-		Shares: a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers, ReclaimRate: a.cfg.ReclaimRate,
+		Exports: exports,
+		Shares:  a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers, ReclaimRate: a.cfg.ReclaimRate,
 		CopyWorkers: a.cfg.CopyWorkers, OnDelete: onDelete, Mode: mode, Metrics: metrics,
 	})
+}
+
+func parseExports(list []string) ([]volume.Export, error) {
+	var exports []volume.Export
+	for _, text := range list {
+		server, share, ok := strings.Cut(text, ":/")
+		if !ok {
+			return nil, fmt.Errorf("%q is not server:/share", text)
+		}
+		export, err := volume.ParseExport(server, "/"+share)
+		if err != nil {
+			return nil, err
+		}
+		exports = append(exports, export)
+	}
+	return exports, nil
 }
 
 func (a *App) observe(metrics *prometheus.Registry) (err error) {

@@ -30,6 +30,7 @@ type Config struct {
 	WorkingMountDir  string
 	ShareIdleTimeout time.Duration
 	MountOptions     []string
+	ListExports      []string
 	ReclaimWorkers   int
 	CopyWorkers      int
 	ReclaimRate      int
@@ -69,6 +70,8 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 		"How long the controller keeps an export mounted after its last use.")
 	set.StringSliceVar(&c.MountOptions, "mount-options", nil,
 		"Options with which the controller mounts an export in calls that carry none, as DeleteVolume does, unless it is mounted already.")
+	set.StringSliceVar(&c.ListExports, "list-exports", nil,
+		"Exports, as server:/share, that lists of volumes and snapshots cover from the start; others once a call has named them.")
 	set.IntVar(&c.ReclaimWorkers, "reclaim-workers", 32,
 		"How many directories of deleted volumes are emptied at a time, on each export.")
 	set.IntVar(&c.CopyWorkers, "copy-workers", 16,

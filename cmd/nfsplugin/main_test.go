@@ -61,6 +61,8 @@ func TestBadConfiguration(t *testing.T) {
 		"reclaim":    {"--reclaim-workers=0"},
 		"rate":       {"--reclaim-rate=-1"},
 		"ephemeral":  {"--enable-ephemeral"},
+		"lists":      {"--list-exports=nfs.test"},
+		"lists of":   {"--list-exports=nfs.test:/a/.."},
 		"mount dir":  {"--working-mount-dir=relative"},
 		"shutdown":   {"--shutdown-timeout=0s"},
 		"kubelet":    {"--kubelet-registration-path=relative"},

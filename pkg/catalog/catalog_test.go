@@ -229,6 +229,16 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+func FuzzDecodeSnapshot(f *testing.F) {
+	f.Add([]byte(`{"version":1,"name":"n","id":"s#e#n#n#v","sourceID":"s#e#v##delete","bytes":5,"entries":1,"created":"2026-01-01T00:00:00Z"}`))
+	f.Add([]byte(`{"version":1e99}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := decodeSnapshot(b); err == nil && (s.Name == "" || s.ID == "" || s.SourceID == "" || s.Version != recordVersion) {
+			t.Fatalf("%q read as %+v", b, s)
+		}
+	})
+}
+
 func mustBeEmpty(t *testing.T, dir string) {
 	t.Helper()
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 {

@@ -54,6 +54,7 @@ type Mounter interface {
 	Unmount(ctx context.Context, target string) error
 	Mounts(ctx context.Context) ([]nfsmount.Entry, error)
 	Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error)
+	SetMode(ctx context.Context, e nfsmount.Entry, mode volume.Mode) error
 }
 
 // Config of a Driver.

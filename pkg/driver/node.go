@@ -90,6 +90,7 @@ func (n *node) publicationOf(req *csi.NodePublishVolumeRequest) (publication, er
 		mount: nfsmount.Mount{
 			Export: a.Export, SubDir: a.SubDir, Target: filepath.Clean(req.GetTargetPath()), Options: options,
 		},
+		mode:   modeToSet(a, options, inline),
 		alone:  capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 		inline: inline,
 	}, nil

@@ -24,6 +24,8 @@ type publication struct {
 	mount nfsmount.Mount
 	// alone: at no other target of this node at the same time.
 	alone bool
+	// mode to give the volume's directory, 0 for none.
+	mode volume.Mode
 	// inline: of a pod, which may have planted symlinks on the share.
 	inline bool
 }
@@ -52,7 +54,10 @@ func (p *publisher) publish(ctx context.Context, pub publication) error {
 		return err
 	}
 	defer unlock()
-	return p.publishLocked(ctx, pub)
+	if err := p.publishLocked(ctx, pub); err != nil {
+		return err
+	}
+	return p.permit(ctx, pub)
 }
 
 func (p *publisher) publishLocked(ctx context.Context, pub publication) error {

@@ -17,7 +17,7 @@ func classify(err error) error {
 	}
 	var kind error
 	switch errno {
-	case unix.ENOENT, unix.ESTALE, unix.ENOTDIR:
+	case unix.ENOENT, unix.ESTALE, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG:
 		kind = volume.ErrShareNotFound
 	case unix.EACCES, unix.EPERM, unix.EROFS, unix.EKEYEXPIRED, unix.ENOKEY:
 		kind = volume.ErrAccessDenied

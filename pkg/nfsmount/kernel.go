@@ -55,6 +55,7 @@ type Kernel struct {
 	targets keylock.Locker[string]
 
 	unmounts flights[struct{}]
+	modes    flights[struct{}]
 	usages   usages
 }
 

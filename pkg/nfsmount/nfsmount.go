@@ -65,6 +65,9 @@ type Mounter interface {
 	// that the mount shows a part of. While a server owes an answer to an earlier
 	// question it is not asked another one. Errors: those of Check.
 	Usage(ctx context.Context, e Entry) (Usage, error)
+	// SetMode gives the directory that an entry of the table shows a mode, unless it
+	// has it. Errors: those of Check, volume.ErrRefused.
+	SetMode(ctx context.Context, e Entry, mode volume.Mode) error
 }
 
 // Usage of a file system: of the whole of it on the server, also where the mount

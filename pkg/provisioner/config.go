@@ -70,6 +70,7 @@ type Provisioner struct {
 	claims    corelisters.PersistentVolumeClaimLister
 	volumes   corelisters.PersistentVolumeLister
 	sources   sources
+	session   *session
 	// retries of claims, by UID, and of volumes, by name.
 	retries workqueue.TypedRateLimiter[string]
 	// deleted are the names of volumes that were deleted a short while ago.
@@ -77,14 +78,15 @@ type Provisioner struct {
 	busy    busy
 }
 
-// New checks config.
+// New checks config. It must not run beside other users of Kubernetes clients in
+// this process, see newSession.
 func New(config Config) (*Provisioner, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("provisioner: %w", err)
 	}
 	client := config.Client
 	factory := informers.NewSharedInformerFactoryWithOptions(client, resyncPeriod, informers.WithTransform(trim))
-	return &Provisioner{
+	p := &Provisioner{
 		config:    config,
 		client:    client,
 		informers: factory,
@@ -93,7 +95,12 @@ func New(config Config) (*Provisioner, error) {
 		volumes:   factory.Core().V1().PersistentVolumes().Lister(),
 		sources:   sources{client: config.Dynamic},
 		retries:   backOff[string](config),
-	}, nil
+	}
+	var err error
+	if p.session, err = newSession(p); err != nil {
+		return nil, fmt.Errorf("provisioner: %w", err)
+	}
+	return p, nil
 }
 
 func (c Config) validate() error {

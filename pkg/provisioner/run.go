@@ -28,8 +28,9 @@ var ErrDrainTimeout = errors.New("operations under way did not finish in time")
 // Closing drain starts no new operation, lets those under way finish and returns
 // nil; the end of ctx abandons them. It can be called once.
 func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
-	operations, abandon := context.WithCancelCause(ctx)
+	abandon := p.session.abandon
 	defer abandon(nil)
+	defer context.AfterFunc(ctx, func() { abandon(context.Cause(ctx)) })()
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 
@@ -37,10 +38,7 @@ func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
 	if notes == nil {
 		return err
 	}
-	idle, err := p.start(work, operations, notes)
-	if err != nil {
-		return err
-	}
+	idle := p.session.start(work, notes)
 	var cause error
 	select {
 	case <-drain:
@@ -90,32 +88,17 @@ func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*
 
 // start returns a channel that is closed when nothing of the provisioner runs
 // any longer, which is some time after work has ended.
-func (p *Provisioner) start(work, operations context.Context, notes *journal.Journal) (<-chan struct{}, error) {
-	logger := klog.FromContext(work)
-	driver := p.config.Driver.Facts().Name
-	events := record.NewBroadcaster(record.WithContext(operations))
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.client.CoreV1().Events(metav1.NamespaceAll)})
-	s := &session{
-		Provisioner: p,
-		base:        operations,
-		journal:     notes,
-		events:      events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: driver}),
-	}
-	if err := s.protect(); err != nil {
-		return nil, err
-	}
+func (s *session) start(work context.Context, notes *journal.Journal) <-chan struct{} {
+	s.journal = notes
+	s.holdNoted()
+	events := record.NewBroadcaster(record.WithContext(s.base))
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events(metav1.NamespaceAll)})
+	driver := s.config.Driver.Facts().Name
+	s.events = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: driver})
 	var workers sync.WaitGroup
-	library := controller.NewProvisionController(
-		// Events of the last operations are sent after work has ended.
-		operations,
-		drainingClient{Interface: p.client, base: operations},
-		driver,
-		s,
-		p.libraryOptions()...,
-	)
-	library.ControllerWaitGroup(&workers)
-	logger.Info("Provisioning volumes", logDriver, driver, logWorkers, p.config.Workers)
-	p.informers.StartWithContext(work)
+	s.library.ControllerWaitGroup(&workers)
+	klog.FromContext(work).Info("Provisioning volumes", logDriver, driver, logWorkers, s.config.Workers)
+	s.informers.StartWithContext(work)
 
 	noting, stopNoting := context.WithCancel(context.WithoutCancel(work))
 	var noted sync.WaitGroup
@@ -124,15 +107,15 @@ func (p *Provisioner) start(work, operations context.Context, notes *journal.Jou
 	go func() {
 		defer close(idle)
 		beside := s.besides(work)
-		library.Run(work)
+		s.library.Run(work)
 		workers.Wait()
 		beside.Wait()
 		stopNoting()
 		noted.Wait()
-		p.informers.Shutdown()
+		s.informers.Shutdown()
 		events.Shutdown()
 	}()
-	return idle, nil
+	return idle
 }
 
 // besides runs what goes on beside the library's queues, once the caches are there.

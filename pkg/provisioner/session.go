@@ -19,6 +19,8 @@ import (
 type session struct {
 	*Provisioner
 	base       context.Context
+	abandon    context.CancelCauseFunc // ends base
+	library    *controller.ProvisionController
 	journal    *journal.Journal
 	protection *protection
 	events     record.EventRecorder
@@ -58,21 +60,38 @@ func (s *session) retried(err error, key string) error {
 	return plan.Retried(err, plan.NextTry(s.config.RetryMin, s.config.RetryMax, s.retries.NumRequeues(key)))
 }
 
-// protect sets up the protection of what volumes are filled from, with what the
-// journal says to be in use still. To be called before the informers run.
-func (s *session) protect() error {
+// newSession sets up everything that must be there before anything runs. The
+// library changes the scheme that every Kubernetes client of the process uses, and
+// the watched objects' indexes cannot be added later.
+func newSession(p *Provisioner) (*session, error) {
+	s := &session{Provisioner: p}
+	s.base, s.abandon = context.WithCancelCause(context.Background())
 	claims := s.informers.Core().V1().PersistentVolumeClaims().Informer()
 	if err := claims.AddIndexers(cache.Indexers{originIndex: indexOrigin}); err != nil {
-		return err
+		return nil, err
 	}
 	s.protection = newProtection(s.client, s.sources, claims.GetIndexer(), backOff[plan.Origin](s.config))
+	if _, err := claims.AddEventHandler(s.protection.handler()); err != nil {
+		return nil, err
+	}
+	s.library = controller.NewProvisionController(
+		// Events of the last operations are sent after work has ended.
+		s.base,
+		drainingClient{Interface: s.client, base: s.base},
+		s.config.Driver.Facts().Name,
+		s,
+		s.libraryOptions()...,
+	)
+	return s, nil
+}
+
+// holdNoted protects what the journal says to be in use still.
+func (s *session) holdNoted() {
 	for name, data := range s.journal.Entries() {
 		if creation, err := plan.RestoreCreation(data); err == nil {
 			s.protection.claim(creation.Origin, name)
 		}
 	}
-	_, err := claims.AddEventHandler(s.protection.handler())
-	return err
 }
 
 // ShouldProvision implements controller.Qualifier. When stopping, the library

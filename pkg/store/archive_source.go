@@ -10,6 +10,8 @@ import (
 	"path"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -48,7 +50,7 @@ func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*
 	for _, ending := range archiveEndings() {
 		name := path.Base(where) + ending
 		before, err := dir.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !before.Mode().IsRegular() {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENAMETOOLONG) || err == nil && !before.Mode().IsRegular() {
 			continue
 		}
 		if err != nil {
@@ -101,5 +103,6 @@ func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.C
 		return err
 	}
 	a.close()
-	return s.trash(ctx, root, cat, id.Name)
+	_, err = s.trash(ctx, root, cat, id.Name)
+	return err
 }

@@ -114,28 +114,42 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if err != nil {
 		return Created{}, err
 	}
-	made, err := createdOf(rec, nil)
+	id, err := volume.ParseID(rec.ID)
 	if err != nil {
-		return Created{}, err
+		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
 	}
 	if isNew && there {
 		// A delete by another controller takes the directory first and the record
 		// last, which was gone just now.
 		if still, _, err := directoryNow(root, rec.SubDir); err != nil || !still {
 			err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
-			return Created{}, errors.Join(err, s.unclaim(root, cat, rec, made.ID))
+			return Created{}, errors.Join(err, s.unclaim(root, cat, rec, id))
 		}
 	}
+	if isNew || !there || rec.Adopted {
+		if err := s.onlyOne(ctx, root, cat, rec); err != nil {
+			return Created{}, errors.Join(err, s.giveWay(ctx, root, cat, rec, id, isNew, err))
+		}
+	}
+	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
-	err = s.completeDirectory(ctx, root, rec, there, half)
-	if err == nil {
+	if there && !half {
 		return made, nil
 	}
-	if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
-		// The caller may give up for good: leave no claim without a directory.
-		err = errors.Join(err, s.unclaim(root, cat, rec, made.ID))
+	if err := s.completeDirectory(ctx, root, rec, half); err != nil {
+		if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
+			// The caller may give up for good: leave no claim without a directory.
+			err = errors.Join(err, s.unclaim(root, cat, rec, id))
+		}
+		return Created{}, err
 	}
-	return Created{}, err
+	if !isNew {
+		// Whoever made the record may have failed and taken it back just now.
+		if _, _, err := s.claim(ctx, cat, rec, size); err != nil {
+			return Created{}, err
+		}
+	}
+	return made, nil
 }
 
 // unclaim takes back what was made for a volume whose directory cannot be made.
@@ -210,9 +224,6 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 	}
 	if err := cat.Create(want); err != nil {
 		return errors.Join(err, unname(cat, want))
-	}
-	if err := named(cat, want); err != nil {
-		return errors.Join(err, cat.Remove(want.SubDir), unname(cat, want))
 	}
 	return nil
 }

@@ -77,13 +77,16 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 	if want, _, err = s.claim(ctx, cat, want, req.Size); err != nil {
 		return Created{}, err
 	}
-	op, err := s.beginOperation(ctx, cat, k, catalog.SnapshotData)
+	var op *operation
+	if err = s.onlyOne(ctx, h.Root(), cat, want); err == nil {
+		op, err = s.beginOperation(ctx, cat, k, catalog.SnapshotData)
+	}
 	if err == nil {
 		err = s.makeCopy(ctx, h.Root(), cat, op, from, want, p)
 	}
 	if err != nil {
 		if op != nil && ctx.Err() == nil {
-			err = errors.Join(err, op.end())
+			err = errors.Join(err, op.end(ctx))
 		}
 		return Created{}, errors.Join(err, s.unclaimCopy(ctx, h.Root(), cat, k, want))
 	}
@@ -193,7 +196,7 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 	if err := s.step(ctx, "end copy"); err != nil {
 		return err
 	}
-	if err := op.end(); err != nil {
+	if err := op.end(ctx); err != nil {
 		return err
 	}
 	return s.step(ctx, "answer")

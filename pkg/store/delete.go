@@ -67,12 +67,13 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 			err = endOperations(cat, k, "")
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		// Made by a predecessor, or gone.
-		if _, err = lstat(root, id.SubDir); err == nil {
+		// Made by a predecessor, or gone. A file or a symlink is no volume.
+		var there bool
+		if there, _, err = directoryThere(root, id.SubDir); there {
 			// It may lie around or within a volume that has a record and must not take
 			// that with it.
 			err = cat.Conflict(id.SubDir)
-		} else if errors.Is(err, fs.ErrNotExist) {
+		} else if err == nil {
 			if s.policy(rec, id) == volume.OnDeleteArchive {
 				return dropReservations(root, cat, id)
 			}
@@ -82,8 +83,26 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if err != nil {
 		return err
 	}
-	if err := s.dispose(ctx, root, cat, id, s.policy(rec, id)); err != nil {
+	policy := s.policy(rec, id)
+	trashed, err := s.dispose(ctx, root, cat, id, policy)
+	if err != nil {
 		return err
+	}
+	if recorded {
+		// A call can be held up by the network for as long as it likes. If another
+		// controller has deleted the volume meanwhile, the directory may have been that
+		// of a later one.
+		if same, err := unchanged(cat, rec); err != nil || !same {
+			return errors.Join(err, putBack(root, cat, trashed, id.SubDir))
+		}
+	}
+	if policy == volume.OnDeleteDelete {
+		if err := s.step(ctx, "prune parents"); err != nil {
+			return err
+		}
+		if err := prune(root, id.SubDir); err != nil {
+			return err
+		}
 	}
 	// Last: as long as there is something that a repeated call must do, there is
 	// the record, and nobody can adopt the directory.
@@ -99,58 +118,81 @@ func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
 	return cmp.Or(rec.OnDelete, id.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
 }
 
-func (s *Store) dispose(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, policy volume.OnDelete) error {
+// dispose returns what is in the trash for it, if anything is.
+func (s *Store) dispose(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, policy volume.OnDelete) (trashed string, err error) {
 	switch policy {
 	case volume.OnDeleteRetain:
-		return nil
+		return "", nil
 	case volume.OnDeleteArchive:
-		return s.archive(ctx, root, cat, id)
+		return "", s.archive(ctx, root, cat, id)
 	}
-	if err := s.trash(ctx, root, cat, id.SubDir); err != nil {
-		return err
-	}
-	if err := s.step(ctx, "prune parents"); err != nil {
-		return err
-	}
-	return prune(root, id.SubDir)
+	return s.trash(ctx, root, cat, id.SubDir)
 }
 
-// trash moves the directory where the reclaimer finds it. One rename, however
-// much is in it.
-func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, subDir string) error {
+// unchanged tells whether the directory still is that of the volume whose record
+// it was; no record is that of nobody.
+func unchanged(cat *catalog.Catalog, rec catalog.Record) (bool, error) {
+	now, err := cat.Read(rec.SubDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return now.Name == rec.Name && now.Created.Equal(rec.Created), err
+}
+
+// putBack takes out of the trash what is another volume's.
+func putBack(root *os.Root, cat *catalog.Catalog, trashed, subDir string) error {
+	if trashed == "" {
+		return nil
+	}
 	bin, err := cat.Trash()
 	if err != nil {
 		return err
 	}
-	from, err := openPlace(root, subDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	to, err := makePlace(root, subDir)
 	if err != nil {
 		return err
+	}
+	defer to.close()
+	return rename(place{at: bin, name: trashed}, to)
+}
+
+// trash moves the directory where the reclaimer finds it, and returns its name
+// there. One rename, however much is in it.
+func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, subDir string) (name string, err error) {
+	bin, err := cat.Trash()
+	if err != nil {
+		return "", err
+	}
+	from, err := openPlace(root, subDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
 	}
 	defer from.close()
 	if from.parent == root {
 		from.at = cat.Export()
 	}
 	if err := s.step(ctx, "move directory to trash"); err != nil {
-		return err
+		return "", err
 	}
 	for range maxLostRaces {
-		err = rename(from, place{at: bin, name: trashName(subDir, time.Now())})
+		name = trashName(subDir, time.Now())
+		err = rename(from, place{at: bin, name: name})
 		switch {
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
 			continue // another one of the very same name and nanosecond
 		case errors.Is(err, fs.ErrNotExist):
 			// Gone before, or the reply to a rename that took place was lost.
 			if _, err := lstat(root, subDir); errors.Is(err, fs.ErrNotExist) {
-				return nil
+				return "", nil
 			}
-			continue // that was another one, or the parents are not what they were
+			return "", fmt.Errorf("%w: the directories above %s are being replaced: %w", volume.ErrInProgress, subDir, err)
 		}
-		return err
+		return name, err
 	}
-	return err
+	return "", err
 }
 
 // trashName is for people to recognize and unique by its time.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -201,4 +202,38 @@ func TestTrashName(t *testing.T) {
 			t.Errorf("%s: %s, want %s", subDir, got, want)
 		}
 	}
+}
+
+// A call that is held up, as by a network that is away, goes on when its volume
+// is long gone and its directory is that of another one.
+func TestDelayedDeleteSparesALaterVolume(t *testing.T) {
+	l := newLab(t)
+	req := l.request("pvc-1")
+	req.Params.SubDir = "data"
+	first, err := l.Create(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, step := l.start(t), l.step
+	l.step = func(ctx context.Context, name string) error {
+		if name == "move directory to trash" {
+			req.Name = "pvc-2"
+			_, err := other.Create(ctx, req)
+			if !errors.Is(err, volume.ErrOwned) {
+				t.Errorf("created while it is deleted: %v", err)
+			}
+			if err = other.Delete(ctx, first.ID, nil); err == nil {
+				_, err = other.Create(ctx, req)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			l.put(t, "data/precious")
+		}
+		return step(ctx, name)
+	}
+	if err := l.Delete(t.Context(), first.ID, nil); err != nil {
+		t.Error(err)
+	}
+	l.mustHave(t, append(live("data"), "data/precious", ".nfs-csi/names/pvc-2")...)
 }

@@ -42,16 +42,13 @@ func halfMade(rec catalog.Record, info fs.FileInfo) bool {
 	return !rec.Adopted && inSteps(rec) && info.Mode().Perm() == unfinished.FileMode()
 }
 
-// completeDirectory does what is left to do for a directory that is there, half
-// made or as it is to be, or not.
-func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalog.Record, there, half bool) error {
-	switch {
-	case half:
+// completeDirectory makes the directory, or does what is left to do for one that
+// is half made.
+func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalog.Record, half bool) error {
+	if half {
 		return s.finishDirectory(ctx, root, rec)
-	case !there:
-		return s.makeDirectory(ctx, root, rec)
 	}
-	return nil
+	return s.makeDirectory(ctx, root, rec)
 }
 
 // makeDirectory makes the volume's directory, in one step that either leaves it

@@ -41,7 +41,7 @@ func (s *Store) createGroup(ctx context.Context, h *share.Handle, cat *catalog.C
 	g.op = op
 	if err := g.take(ctx, p); err != nil {
 		if ctx.Err() == nil {
-			err = errors.Join(err, op.end())
+			err = errors.Join(err, op.end(ctx))
 		}
 		return Group{}, err
 	}
@@ -93,7 +93,7 @@ func (g *groupCopy) take(ctx context.Context, p *tree.Progress) error {
 	}
 	err := g.op.place(catalog.GroupPath(g.id.Name))
 	if errors.Is(err, errFaster) {
-		err = g.op.end()
+		err = g.op.end(ctx)
 	}
 	if err != nil {
 		return err

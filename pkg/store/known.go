@@ -9,7 +9,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// known are the exports that this process has used, with the mount options that
+// known are the exports that this process is to list or has used, with the mount options that
 // worked, and the volumes it has seen on them.
 type known struct {
 	mu      sync.Mutex

@@ -16,8 +16,8 @@ type Page struct {
 	Next string
 }
 
-// List lists the volumes that have records on the exports this process has used
-// since it started, up to limit of them, 0 for all. A page costs the reading of
+// List lists the volumes that have records on the exports that were configured or
+// that this process has used since it started, up to limit of them, 0 for all. A page costs the reading of
 // its own records; the names are read once for all pages.
 //
 // Errors: volume.ErrToken, those of share.Cache.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -213,5 +214,34 @@ func TestHealthOfAHangingServer(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		cancel()
+	}
+}
+
+// A process that has just come up lists what it was told to.
+func TestListConfiguredExports(t *testing.T) {
+	l := newLab(t)
+	id := l.create(t, "pvc-1")
+	l.snapshot(t, "s", id)
+	shares, err := share.New(t.Context(), share.Config{Mounter: l.fake, Dir: t.TempDir(), IdleTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, exports := range [][]volume.Export{{}, {l.export}} {
+		s, err := New(t.Context(), Config{Shares: shares, ReclaimWorkers: 1, CopyWorkers: 1, Exports: exports})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page, err := s.List(t.Context(), 0, ""); err != nil || len(page.Volumes) != want {
+			t.Errorf("of %v: %v, %v", exports, page, err)
+		}
+		if page, _, err := s.ListSnapshots(t.Context(), SnapshotQuery{}); err != nil || len(page) != want {
+			t.Errorf("snapshots of %v: %v, %v", exports, page, err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := shares.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -24,11 +26,11 @@ const nameHeld = time.Minute
 // notes the directory where it is not the name itself.
 func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
 	name, err := volume.DirName(want.Name)
-	if err != nil {
+	if err != nil || name == want.SubDir { // onlyOne looks for another one later
 		return err
 	}
 	other, err := cat.DirectoryOf(name)
-	if errors.Is(err, fs.ErrNotExist) && name != want.SubDir {
+	if errors.Is(err, fs.ErrNotExist) {
 		var rec catalog.Record
 		if rec, err = cat.Read(name); err == nil && rec.Name != want.Name {
 			err = fs.ErrNotExist
@@ -40,8 +42,6 @@ func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.R
 		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, want.SubDir)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
-	case name == want.SubDir:
-		return nil
 	}
 	if err := s.step(ctx, "note directory of name"); err != nil {
 		return err
@@ -70,18 +70,69 @@ func namedAsItsDirectory(rec catalog.Record) bool {
 	return err == nil && name == rec.SubDir
 }
 
-// named returns volume.ErrIncompatible when another controller has given the name
-// another directory meanwhile.
-func named(cat *catalog.Catalog, want catalog.Record) error {
-	name, err := volume.DirName(want.Name)
-	if err != nil || name == want.SubDir {
+// onlyOne returns an error when another controller has given the name another
+// directory meanwhile. It comes after the record: of two directories of a name,
+// each with its record, whoever looks later sees the other. So it has to come
+// again after a kill, as long as nothing says that it was done.
+func (s *Store) onlyOne(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record) error {
+	if err := s.step(ctx, "look for other directories of the name"); err != nil {
 		return err
 	}
+	other, err := otherDirectory(cat, rec)
+	if other == "" || err != nil {
+		return err
+	}
+	there, _, err := directoryNow(root, other)
+	if err == nil && there {
+		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, rec.SubDir)
+	}
+	return cmp.Or(err, fmt.Errorf("%w: it gets the directory %s at the same time, asked for is %s", volume.ErrInProgress, other, rec.SubDir))
+}
+
+// otherDirectory of the volume that the record is of; empty if there is none.
+func otherDirectory(cat *catalog.Catalog, rec catalog.Record) (string, error) {
+	name, err := volume.DirName(rec.Name)
+	if err != nil {
+		return "", err
+	}
 	noted, err := cat.NotedDirectoryOf(name)
-	if err == nil && noted.SubDir != want.SubDir {
-		err = fmt.Errorf("%w: it gets the directory %s at the same time", volume.ErrIncompatible, noted.SubDir)
+	if err == nil && noted.SubDir != rec.SubDir && noted.Name == rec.Name {
+		have, err := cat.Read(noted.SubDir)
+		if err == nil && have.Name == rec.Name || name != rec.SubDir && errors.Is(err, fs.ErrNotExist) {
+			return noted.SubDir, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || name == rec.SubDir {
+		return "", ignoreNone(err)
+	}
+	have, err := cat.Read(name)
+	if err == nil && have.Name == rec.Name {
+		return name, nil
+	}
+	return "", ignoreNone(err)
+}
+
+func ignoreNone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	return err
+}
+
+// giveWay takes back a claim that is not the only one of its name. One that is
+// not new may be that of a volume which has been made, or which a controller is
+// about to make; then it stays, unless the other one has been made.
+func (s *Store) giveWay(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, isNew bool, why error) error {
+	switch {
+	case ctx.Err() != nil, !isNew && !errors.Is(why, volume.ErrIncompatible):
+		return nil //nolint:nilerr // as said
+	case isNew && rec.Adopted:
+		return forget(cat, rec.SubDir, id)
+	}
+	return s.unclaim(root, cat, rec, id)
 }
 
 // unname takes the note of a name back unless there is its volume.

@@ -24,6 +24,9 @@ import (
 // keepAliveEvery is how often a copy says that it has not been abandoned.
 const keepAliveEvery = abandonedAfter / 12
 
+// endWorkers is how many files of a copy that has failed are removed at a time.
+const endWorkers = 4
+
 // operation is a copy in the making: a directory in the catalog's tmp that only
 // its maker writes to. Taking it out of there, which is one rename, ends it for
 // whoever makes it: what it was to become is then never put in its place.
@@ -146,7 +149,14 @@ func (o *operation) keepAlive(ctx context.Context) (stop func()) {
 }
 
 // end takes the operation away, with what was not put in its place.
-func (o *operation) end() error { return discard(o.cat, o.name) }
+func (o *operation) end(ctx context.Context) error {
+	err := discard(o.cat, o.name)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		// Not even the trash has room, unless this makes it.
+		_, err = tree.Remove(ctx, o.cat.Meta(), o.name, endWorkers)
+	}
+	return err
+}
 
 // taken tells whether an error comes from another one's having ended the
 // operation.

@@ -98,7 +98,7 @@ func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalo
 	}
 	if err := s.takeSnapshot(ctx, op, from, id, req, p); err != nil {
 		if ctx.Err() == nil {
-			err = errors.Join(err, op.end())
+			err = errors.Join(err, op.end(ctx))
 		}
 		return Snapshot{}, err
 	}
@@ -154,7 +154,7 @@ func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, 
 	}
 	err := op.place(snapshotPlace(id))
 	if errors.Is(err, errFaster) {
-		err = op.end()
+		err = op.end(ctx)
 	}
 	if err != nil {
 		return err

@@ -49,8 +49,14 @@ type Config struct {
 	// for a mode that lets everybody write.
 	OnDelete volume.OnDelete
 	Mode     volume.Mode
+	// Exports that lists cover from the start, and not only once a call has named
+	// them.
+	Exports []volume.Export
 	// Metrics is optional.
 	Metrics prometheus.Registerer
+	// Step is optional. It is called before each step that changes the export, by
+	// name, and in the end, for tests that let the process die there.
+	Step func(name string)
 }
 
 // Store of volumes.
@@ -90,7 +96,15 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		copies:  newJobs(ctx),
 		calls:   turns{limit: callsAtATime},
 		copying: turns{limit: copiesAtATime},
-		step:    func(ctx context.Context, _ string) error { return ctx.Err() },
+		step: func(ctx context.Context, name string) error {
+			if cfg.Step != nil {
+				cfg.Step(name)
+			}
+			return ctx.Err()
+		},
+	}
+	for _, export := range cfg.Exports {
+		s.known.add(export, cfg.MountOptions)
 	}
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(copyCollector{s}); err != nil {

@@ -87,6 +87,9 @@ type Attributes struct {
 	SubDir string
 	// MountOptions is a comma-separated list, as csi-driver-nfs has it.
 	MountOptions string
+	// Mode is what csi-driver-nfs gives the directory at each publish, from
+	// mountPermissions; 0 where it leaves it.
+	Mode Mode
 }
 
 // Context is what CreateVolume hands to the node.
@@ -110,6 +113,9 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 		MountOptions: values[strings.ToLower(KeyMountOptions)],
 		// Written by hand in static PVs, often with a slash in front.
 		SubDir: strings.Trim(values[strings.ToLower(KeySubDir)], "/"),
+	}
+	if a.Mode, err = ParseMode(values[strings.ToLower(KeyMountPermissions)]); err != nil {
+		return Attributes{}, fmt.Errorf("volumeAttributes: %s: %w", KeyMountPermissions, err)
 	}
 	if a.SubDir != "" {
 		if err := CheckSubDir(a.SubDir); err != nil {

@@ -49,9 +49,9 @@ func TestParseParamsRefuses(t *testing.T) {
 func TestParseAttributes(t *testing.T) {
 	a, err := ParseAttributes(map[string]string{
 		"server": "s", "share": "/", "subdir": "/a/b/", "MountOptions": "hard,nconnect=4",
-		"storage.kubernetes.io/csiProvisionerIdentity": "x", "mountPermissions": "0",
+		"storage.kubernetes.io/csiProvisionerIdentity": "x", "mountPermissions": "2770",
 	})
-	if want := (Attributes{Export{"s", "/"}, "a/b", "hard,nconnect=4"}); err != nil || a != want {
+	if want := (Attributes{Export: Export{"s", "/"}, SubDir: "a/b", MountOptions: "hard,nconnect=4", Mode: 0o2770}); err != nil || a != want {
 		t.Errorf("got %+v, %v, want %+v", a, err, want)
 	}
 	if a, err := ParseAttributes(map[string]string{"server": "s", "share": "/e"}); err != nil || a.SubDir != "" {

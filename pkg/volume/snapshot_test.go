@@ -83,3 +83,27 @@ func TestGroupParams(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseSnapshotID(f *testing.F) {
+	for _, s := range []string{"s#e#n#n#v", "s##n#n#a/b", "s#e#..#..#v", "s#e#g#1#v#group", "s#e#g#../1#v#group", "#####"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		id, err := ParseSnapshotID(s)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrForeignID) {
+				t.Fatalf("ParseSnapshotID(%q): untyped error %v", s, err)
+			}
+			return
+		}
+		if err := errors.Join(CheckComponent(id.Name), CheckSubDir(id.Source)); err != nil {
+			t.Fatalf("ParseSnapshotID(%q) let through %v", s, err)
+		}
+		if id.Group != "" && CheckComponent(id.Group) != nil {
+			t.Fatalf("ParseSnapshotID(%q) let through the group %q", s, id.Group)
+		}
+		if back, err := ParseSnapshotID(id.String()); err != nil || back != id {
+			t.Fatalf("%q reads as %+v, written %q, read again as %+v, %v", s, id, id.String(), back, err)
+		}
+	})
+}

@@ -18,6 +18,8 @@ import (
 const (
 	kubeBinaryEnv  = "KUBE_BINARY"
 	provisionerEnv = "CSI_PROVISIONER"
+	// raceEnv is csi-provisioner with the race detector, for the tests of faults.
+	raceEnv = "CSI_PROVISIONER_RACE"
 
 	manifestsDir = "../../deploy/kubernetes"
 	startTimeout = time.Minute

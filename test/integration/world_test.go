@@ -139,7 +139,12 @@ func (w *world) socket() string { return filepath.Join(w.dir, "csi.sock") }
 // eventually fails the test with check's last error when it does not succeed in time.
 func (w *world) eventually(what string, check func() error) {
 	w.Helper()
-	deadline := time.Now().Add(patience)
+	w.within(patience, what, check)
+}
+
+func (w *world) within(limit time.Duration, what string, check func() error) {
+	w.Helper()
+	deadline := time.Now().Add(limit)
 	for {
 		err := check()
 		if err == nil {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nfs-csi/nfs-csi/pkg/driver"
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -40,7 +41,11 @@ func (s *services) RegisterService(_ *grpc.ServiceDesc, impl any) {
 // plugin is the driver on the kernel's mounter.
 func plugin(t *testing.T, change ...func(*driver.Config)) *services {
 	t.Helper()
-	k := kernel(t)
+	return pluginOn(t, kernel(t), change...)
+}
+
+func pluginOn(t *testing.T, k nfsmount.Mounter, change ...func(*driver.Config)) *services {
+	t.Helper()
 	shares, err := share.New(t.Context(), share.Config{Mounter: k, Dir: filepath.Join(t.TempDir(), "shares"), IdleTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimVariable) != "" {
 		victim()
 	}
+	if os.Getenv(stepVariable) != "" {
+		dying()
+	}
 	os.Exit(m.Run())
 }
 

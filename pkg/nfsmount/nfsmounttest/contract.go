@@ -46,6 +46,7 @@ func TestMounter(t *testing.T, f Fixture) {
 		"Concurrent":        testConcurrent,
 		"Check":             testCheck,
 		"Usage":             testUsage,
+		"SetMode":           testSetMode,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, f) })
 	}
@@ -225,6 +226,23 @@ func testUsage(t *testing.T, f Fixture) {
 	for what, a := range map[string]nfsmount.Amount{"bytes": u.Bytes, "inodes": u.Inodes} {
 		if a.Total <= 0 || a.Available <= 0 || a.Used < 0 || a.Used+a.Available > a.Total {
 			t.Errorf("%s: %+v", what, a)
+		}
+	}
+}
+
+func testSetMode(t *testing.T, f Fixture) {
+	target, sub := f.target(t), f.serverDir(t)
+	f.mount(t, sub, target)
+	e, ok := f.entry(t, target)
+	if !ok {
+		t.Fatal("it is not in the table")
+	}
+	for range 2 {
+		if err := f.Mounter.SetMode(t.Context(), e, 0o2771); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(filepath.Join(f.Dir, sub)); err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o771 {
+			t.Errorf("on the server: %v, %v", info.Mode(), err)
 		}
 	}
 }

@@ -194,6 +194,14 @@ func (f *Fake) Check(_ context.Context, target string) error {
 	return nil
 }
 
+// SetMode implements nfsmount.Mounter.
+func (f *Fake) SetMode(ctx context.Context, e nfsmount.Entry, mode volume.Mode) error {
+	if err := f.Check(ctx, e.Target); err != nil {
+		return err
+	}
+	return os.Chmod(e.Target, mode.FileMode())
+}
+
 // Usage implements nfsmount.Mounter with the usage of the local file system.
 func (f *Fake) Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error) {
 	if err := f.Check(ctx, e.Target); err != nil {

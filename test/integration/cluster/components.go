@@ -62,6 +62,8 @@ func controllerManagerArgs(kubeconfig string, port int) []string {
 		"--bind-address=" + loopback,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--leader-elect=false",
+		// Of what failed while the API server was away.
+		"--pvclaimbinder-sync-period=2s",
 		"--controllers=" + controllers(),
 	}
 }

@@ -1,0 +1,176 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func (w *world) addSnapshot(name string, finalizers ...string) {
+	w.Helper()
+	snapshot := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+		"metadata": map[string]any{"namespace": "team-a", "name": name, "uid": "uid-" + name},
+		"status":   map[string]any{"boundVolumeSnapshotContentName": name, "readyToUse": true},
+	}}
+	snapshot.SetFinalizers(finalizers)
+	content := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
+		"metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"driver":            driverName,
+			"volumeSnapshotRef": map[string]any{"namespace": "team-a", "name": name, "uid": "uid-" + name},
+		},
+		"status": map[string]any{"snapshotHandle": "handle"},
+	}}
+	if _, err := w.dynamic.Resource(contentResource()).Create(w.Context(), content, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.dynamic.Resource(snapshotResource()).Namespace("team-a").Create(w.Context(), snapshot, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) protected(snapshot string) bool {
+	w.Helper()
+	object, err := w.dynamic.Resource(snapshotResource()).Namespace("team-a").Get(w.Context(), snapshot, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return slices.Contains(object.GetFinalizers(), snapshotFinalizer)
+}
+
+// newSourceWorld is one whose driver has snapshots and clones.
+func newSourceWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, nil, testClass(nil))
+	w.kill()
+	if err := w.driver.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.driver.SetCapabilities(
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+	)
+	w.socket = startDriver(t, w.driver)
+	w.config.Driver = connect(t, w.socket)
+	return w
+}
+
+func restored(name, snapshot string) *corev1.PersistentVolumeClaim {
+	return testClaim(name, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot}
+	})
+}
+
+// What is in use is protected, also when the claim that uses it is long gone.
+func TestSnapshotIsProtectedWhileTheDriverWorks(t *testing.T) {
+	w := newSourceWorld(t)
+	w.addSnapshot("monday")
+	g := newGate()
+	w.driver.OnCreate(g.create)
+	w.run()
+	w.createClaim(restored("data", "monday"))
+	<-g.entered
+	w.deleteClaim("data")
+	w.sweeps(3)
+	if !w.protected("monday") {
+		t.Error("a snapshot that is being restored is not protected")
+	}
+	close(g.opened)
+	w.awaitVolume("pvc-uid-data")
+	eventually(t, "the protection is taken back", func() bool { return !w.protected("monday") })
+}
+
+// A restart in the middle of a restore, with the claim gone: the snapshot is kept
+// until the volume is followed up.
+func TestSnapshotOfAVolumeLeftBehindIsProtected(t *testing.T) {
+	w := newSourceWorld(t)
+	w.addSnapshot("monday")
+	w.run()
+	w.dieAfterCreate(restored("data", "monday"))
+	w.deleteClaim("data")
+	g := newGate()
+	w.driver.OnCreate(g.create)
+	w.run()
+	<-g.entered
+	w.sweeps(3)
+	if !w.protected("monday") {
+		t.Error("a snapshot that is being restored is not protected")
+	}
+	close(g.opened)
+	w.awaitVolume("pvc-uid-data")
+	eventually(t, "the protection is taken back", func() bool { return !w.protected("monday") })
+}
+
+func TestFailedListRemovesNoFinalizer(t *testing.T) {
+	w := newSourceWorld(t)
+	w.addSnapshot("orphan", snapshotFinalizer)
+	var broken atomic.Bool
+	broken.Store(true)
+	w.dynamic.PrependReactor("list", "volumesnapshots", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if broken.Load() {
+			return true, nil, errors.New("etcd is away")
+		}
+		return false, nil, nil
+	})
+	w.run()
+	w.sweeps(3)
+	if !w.protected("orphan") {
+		t.Error("a finalizer was removed although nothing could be listed")
+	}
+	broken.Store(false)
+	eventually(t, "the orphaned finalizer is removed", func() bool { return !w.protected("orphan") })
+}
+
+func TestManyRestoresOfOneSnapshot(t *testing.T) {
+	w := newSourceWorld(t)
+	w.addSnapshot("monday")
+	w.driver.OnCreate(func(_ context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if strings.HasPrefix(request.GetName(), "pvc-uid-") && !w.protected("monday") {
+			t.Errorf("%s is made from an unprotected snapshot", request.GetName())
+		}
+		return next()
+	})
+	w.run()
+	for i := range 20 {
+		w.createClaim(restored(fmt.Sprint(i), "monday"))
+	}
+	for i := range 20 {
+		w.awaitVolume(fmt.Sprintf("pvc-uid-%d", i))
+	}
+	// They wait no longer: the PV controller has bound them.
+	for i := range 20 {
+		claim := restored(fmt.Sprint(i), "monday")
+		claim.Spec.VolumeName = fmt.Sprintf("pvc-uid-%d", i)
+		w.touchClaim(claim, "bound")
+	}
+	eventually(t, "the protection is taken back", func() bool { return !w.protected("monday") })
+}
+
+// sweeps waits until the sweep has listed this many times more.
+func (w *world) sweeps(count int) {
+	w.Helper()
+	lists := func() (lists int) {
+		for _, action := range w.dynamic.Actions() {
+			if action.Matches("list", "volumesnapshots") {
+				lists++
+			}
+		}
+		return lists
+	}
+	before := lists()
+	eventually(w.T, "the sweep goes on", func() bool { return lists() >= before+count })
+}
