@@ -83,6 +83,11 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if err != nil {
 		return err
 	}
+	return s.deleteFound(ctx, root, cat, id, rec, recorded)
+}
+
+// deleteFound deletes what is there, the record last.
+func (s *Store) deleteFound(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, rec catalog.Record, recorded bool) error {
 	policy := s.policy(rec, id)
 	trashed, err := s.dispose(ctx, root, cat, id, policy)
 	if err != nil {
