@@ -72,8 +72,8 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 		"Options with which the controller mounts an export in calls that carry none, as DeleteVolume does, unless it is mounted already.")
 	set.StringSliceVar(&c.ListExports, "list-exports", nil,
 		"Exports, as server:/share, that lists of volumes and snapshots cover from the start; others once a call has named them.")
-	set.IntVar(&c.ReclaimWorkers, "reclaim-workers", 16,
-		"How many files of deleted volumes are removed at a time, on each export.")
+	set.IntVar(&c.ReclaimWorkers, "reclaim-workers", 32,
+		"How many directories of deleted volumes are emptied at a time, on each export.")
 	set.IntVar(&c.CopyWorkers, "copy-workers", 16,
 		"How many files a clone, a snapshot or a restore copies at a time.")
 	set.IntVar(&c.ReclaimRate, "reclaim-rate", 0,

@@ -1,14 +1,16 @@
 package catalog
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
-	"strings"
-	"time"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -28,205 +30,149 @@ const (
 	recordMode = 0o600
 )
 
-// Catalog is the driver's own directory of one export.
+// Catalog is the driver's own directory of one export. It keeps its directories
+// open, since over NFS to open one is a round trip; any number of goroutines may
+// use it.
 type Catalog struct {
-	meta *os.Root
+	export    *os.Root
+	exportDir *os.File
+	meta      *os.Root
+	metaDir   *os.File
+	is        fs.FileInfo // of meta
+
+	mu   sync.Mutex
+	dirs map[string]*os.File // below meta
 }
 
 // Open opens .nfs-csi, making it if need be. It refuses anything there but a
 // directory: a symlink would put the records into somebody's hands. Close it
-// after use.
+// after use, and before the export.
 func Open(export *os.Root) (*Catalog, error) {
-	before, err := export.Lstat(volume.MetaDir)
+	c := &Catalog{export: export, dirs: map[string]*os.File{}}
+	if err := c.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("catalog: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+func (c *Catalog) open() error {
+	before, err := c.export.Lstat(volume.MetaDir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = export.Mkdir(volume.MetaDir, dirMode); err == nil || errors.Is(err, fs.ErrExist) {
-			before, err = export.Lstat(volume.MetaDir)
+		if err = c.export.Mkdir(volume.MetaDir, dirMode); err == nil || errors.Is(err, fs.ErrExist) {
+			before, err = c.export.Lstat(volume.MetaDir)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
+		return err
 	}
 	if !before.IsDir() {
-		return nil, fmt.Errorf("catalog: %w: %s is not a directory", volume.ErrOwned, volume.MetaDir)
+		return fmt.Errorf("%w: %s is not a directory", volume.ErrOwned, volume.MetaDir)
 	}
-	meta, err := export.OpenRoot(volume.MetaDir)
-	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
+	if c.meta, err = c.export.OpenRoot(volume.MetaDir); err != nil {
+		return err
 	}
-	after, err := meta.Stat(".")
-	if err == nil && !os.SameFile(before, after) {
-		err = fmt.Errorf("%w: %s was replaced while it was opened", volume.ErrOwned, volume.MetaDir)
+	if c.is, err = c.meta.Stat("."); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("catalog: %w", err), meta.Close())
+	if !os.SameFile(before, c.is) {
+		return fmt.Errorf("%w: %s was replaced while it was opened", volume.ErrOwned, volume.MetaDir)
 	}
-	return &Catalog{meta: meta}, nil
+	if c.metaDir, err = c.meta.Open("."); err != nil {
+		return err
+	}
+	c.exportDir, err = c.export.Open(".")
+	return err
 }
 
 // Close ends the use of the catalog.
-func (c *Catalog) Close() error { return c.meta.Close() }
+func (c *Catalog) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, dir := range c.dirs {
+		errs = append(errs, dir.Close())
+	}
+	clear(c.dirs)
+	for _, dir := range []*os.File{c.metaDir, c.exportDir} {
+		if dir != nil {
+			errs = append(errs, dir.Close())
+		}
+	}
+	if c.meta != nil {
+		errs = append(errs, c.meta.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ErrReplaced is also unix.ESTALE: what is open is of no more use.
+var ErrReplaced = fmt.Errorf("%s has been replaced: %w", volume.MetaDir, unix.ESTALE)
+
+// Check returns ErrReplaced when .nfs-csi is not the directory any more that was
+// opened, as after an administrator has put another one in its place.
+func (c *Catalog) Check() error {
+	now, err := c.export.Lstat(volume.MetaDir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, c.is) {
+		return fmt.Errorf("catalog: %w", ErrReplaced)
+	}
+	if err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	return nil
+}
+
+// Look asks the server for every directory that is open; ErrReplaced when one is
+// not there any more.
+func (c *Catalog) Look() error {
+	c.mu.Lock()
+	open := slices.AppendSeq([]*os.File{c.metaDir, c.exportDir}, maps.Values(c.dirs))
+	c.mu.Unlock()
+	for _, dir := range open {
+		var st unix.Statx_t
+		err := restarted(func() error {
+			return unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_NLINK, &st)
+		})
+		if errors.Is(err, unix.ESTALE) || err == nil && st.Nlink == 0 {
+			return fmt.Errorf("catalog: %s: %w", dir.Name(), ErrReplaced)
+		}
+		if err != nil {
+			return fmt.Errorf("catalog: %s: %w", dir.Name(), err)
+		}
+	}
+	return nil
+}
 
 // Meta is the driver's own directory, in which nobody else can write.
 func (c *Catalog) Meta() *os.Root { return c.meta }
 
+// Export is the export's own directory, open as long as the catalog.
+func (c *Catalog) Export() *os.File { return c.exportDir }
+
+// Trash is the directory whose entries are to be removed, open as long as the
+// catalog.
+func (c *Catalog) Trash() (*os.File, error) { return c.dir(TrashDir, true) }
+
+// dir is a directory of the catalog, opened when it is first asked for. Where it
+// is missing it is made or is fs.ErrNotExist. Should it be taken away later, a
+// server says ESTALE to whoever uses it.
+func (c *Catalog) dir(name string, mkdir bool) (*os.File, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if dir := c.dirs[name]; dir != nil {
+		return dir, nil
+	}
+	meta := int(c.metaDir.Fd())
+	if mkdir {
+		if err := mkdirAt(meta, name, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	fd, err := openBeneath(meta, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	c.dirs[name] = os.NewFile(uintptr(fd), name)
+	return c.dirs[name], nil
+}
+
 func recordDir(subDir string) string  { return path.Join(volumesDir, subDir) }
 func recordPath(subDir string) string { return path.Join(volumesDir, subDir, volume.RecordFile) }
-
-// Read returns the record of the directory subDir; fs.ErrNotExist if there is none.
-func (c *Catalog) Read(subDir string) (Record, error) {
-	r, err := c.readFile(recordPath(subDir))
-	if err == nil && r.SubDir != subDir {
-		err = &BrokenError{fmt.Sprintf("it is the record of %q", r.SubDir)}
-	}
-	if err != nil {
-		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
-	}
-	return r, nil
-}
-
-func (c *Catalog) readFile(name string) (Record, error) {
-	b, err := c.meta.ReadFile(name)
-	if err != nil {
-		return Record{}, err
-	}
-	return decode(b)
-}
-
-// Create writes the record of a directory that has none, or returns
-// fs.ErrExist. Of any number of controllers exactly one succeeds, and the
-// record is whole from the moment it exists: it is written elsewhere and given
-// its name by link(2), which, unlike open(2) with O_EXCL, cannot leave an empty
-// one behind when the process dies.
-func (c *Catalog) Create(r Record) error {
-	b, err := encode(r)
-	if err != nil {
-		return err
-	}
-	temp, err := c.writeTemp(b)
-	if err != nil {
-		return fmt.Errorf("record of %s: %w", r.SubDir, err)
-	}
-	err = c.link(temp, r.SubDir)
-	if rmErr := c.meta.Remove(temp); err == nil && rmErr != nil {
-		err = rmErr
-	}
-	if err != nil {
-		return fmt.Errorf("record of %s: %w", r.SubDir, err)
-	}
-	return nil
-}
-
-func (c *Catalog) link(temp, subDir string) error {
-	var err error
-	// Another volume's Remove may prune the directories just made, at any time.
-	for range 64 {
-		err = c.meta.MkdirAll(recordDir(subDir), dirMode)
-		if err == nil {
-			err = c.meta.Link(temp, recordPath(subDir))
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-	}
-	if errors.Is(err, fs.ErrExist) && c.same(temp, recordPath(subDir)) {
-		return nil // the reply was lost and the server saw the request twice
-	}
-	return err
-}
-
-func (c *Catalog) same(a, b string) bool {
-	infoA, errA := c.meta.Lstat(a)
-	infoB, errB := c.meta.Lstat(b)
-	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
-}
-
-// Replace puts a new record in the place of the old one; at any moment there is
-// one of the two, whole.
-func (c *Catalog) Replace(r Record) error {
-	b, err := encode(r)
-	if err != nil {
-		return err
-	}
-	temp, err := c.writeTemp(b)
-	if err != nil {
-		return fmt.Errorf("record of %s: %w", r.SubDir, err)
-	}
-	if err := c.meta.Rename(temp, recordPath(r.SubDir)); err != nil {
-		return errors.Join(fmt.Errorf("record of %s: %w", r.SubDir, err), c.meta.Remove(temp))
-	}
-	return nil
-}
-
-// Remove removes the record and the directories that only led to it. No record
-// is success.
-func (c *Catalog) Remove(subDir string) error {
-	if err := c.meta.Remove(recordPath(subDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("record of %s: %w", subDir, err)
-	}
-	for dir := recordDir(subDir); len(dir) > len(volumesDir); dir = path.Dir(dir) {
-		if err := c.meta.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil // not empty: it leads to other records
-		}
-	}
-	return nil
-}
-
-// Conflict returns volume.ErrOwned when the directory lies in that of another
-// live volume or holds one.
-func (c *Catalog) Conflict(subDir string) error {
-	for dir := path.Dir(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
-		_, err := c.meta.Lstat(recordPath(dir))
-		if err == nil {
-			return fmt.Errorf("%w: %s lies in the volume %s", volume.ErrOwned, subDir, dir)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("look for volumes above %s: %w", subDir, err)
-		}
-	}
-	below := recordDir(subDir)
-	err := fs.WalkDir(c.meta.FS(), below, func(p string, d fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case d.Name() == volume.RecordFile && path.Dir(p) != below:
-			return fmt.Errorf("%w: %s holds the volume %s", volume.ErrOwned, subDir, strings.TrimPrefix(path.Dir(p), volumesDir+"/"))
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("look for volumes below %s: %w", subDir, err)
-	}
-	return nil
-}
-
-// TempName makes a name below TempDir that nobody else uses. It tells its age,
-// for Abandoned.
-func (c *Catalog) TempName(kind string) (string, error) {
-	if err := c.meta.MkdirAll(TempDir, dirMode); err != nil {
-		return "", err
-	}
-	return path.Join(TempDir, fmt.Sprintf("%s-%d-%s", kind, time.Now().UnixNano(), rand.Text())), nil
-}
-
-func (c *Catalog) writeTemp(b []byte) (name string, err error) {
-	if name, err = c.TempName("record"); err != nil {
-		return "", err
-	}
-	return name, c.writeFile(name, b)
-}
-
-// writeFile makes a file, whole or not at all.
-func (c *Catalog) writeFile(name string, b []byte) error {
-	f, err := c.meta.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, recordMode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	// A full disk may show only when the data reaches the server.
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, c.meta.Remove(name))
-	}
-	return nil
-}

@@ -16,7 +16,7 @@ func namePath(name string) string { return path.Join(namesDir, name) }
 // DirectoryOf returns the directory of the live volume of that name, where it is
 // not the name itself; fs.ErrNotExist if there is none.
 func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
-	there, err := c.readFile(namePath(name))
+	there, err := c.readFile(namesDir, name)
 	if err != nil {
 		return "", fmt.Errorf("directory of the volume %s: %w", name, err)
 	}
@@ -33,7 +33,7 @@ func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
 // NotedDirectoryOf returns what is noted for the name, also where there is no
 // volume yet or any more; fs.ErrNotExist if nothing is.
 func (c *Catalog) NotedDirectoryOf(name string) (Record, error) {
-	noted, err := c.readFile(namePath(name))
+	noted, err := c.readFile(namesDir, name)
 	if err != nil {
 		return Record{}, fmt.Errorf("directory of the volume %s: %w", name, err)
 	}
@@ -84,7 +84,7 @@ func (c *Catalog) putNote(name string, r Record, put func(temp string) error) er
 
 // ForgetDirectoryOf takes the note away if it says subDir.
 func (c *Catalog) ForgetDirectoryOf(name, subDir string) error {
-	there, err := c.readFile(namePath(name))
+	there, err := c.readFile(namesDir, name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && there.SubDir != subDir {
 		return nil
 	}

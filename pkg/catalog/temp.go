@@ -1,14 +1,51 @@
 package catalog
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// TempName makes a name below TempDir that nobody else uses. It tells its age,
+// for Abandoned.
+func (c *Catalog) TempName(kind string) (string, error) {
+	if err := c.meta.MkdirAll(TempDir, dirMode); err != nil {
+		return "", err
+	}
+	return path.Join(TempDir, tempName(kind)), nil
+}
+
+func tempName(kind string) string {
+	return fmt.Sprintf("%s-%d-%s", kind, time.Now().UnixNano(), rand.Text())
+}
+
+func (c *Catalog) writeTemp(b []byte) (name string, err error) {
+	if name, err = c.TempName("record"); err != nil {
+		return "", err
+	}
+	return name, c.writeFile(name, b)
+}
+
+// writeFile makes a file, whole or not at all, where nobody else does: O_EXCL
+// would be one more round trip.
+func (c *Catalog) writeFile(name string, b []byte) error {
+	f, err := c.meta.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, recordMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	// A full disk may show only when the data reaches the server.
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, c.meta.Remove(name))
+	}
+	return nil
+}
 
 // Abandoned lists what lies below TempDir for longer than age: left there by a
 // process that died. Names not made by TempName are not among them.

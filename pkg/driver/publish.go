@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/keylock"
@@ -207,8 +208,12 @@ func (p *publisher) unpublish(ctx context.Context, target string) error {
 	if err := p.mounter.Unmount(ctx, target); err != nil {
 		return fmt.Errorf("unpublish: %w", err)
 	}
-	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("unpublish: %w", err)
+	err = unix.Rmdir(target)
+	if errors.Is(err, unix.ENOTDIR) {
+		err = os.Remove(target)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unpublish: remove %s: %w", target, err)
 	}
 	return nil
 }
@@ -217,7 +222,13 @@ func (p *publisher) unpublish(ctx context.Context, target string) error {
 // at the directories that lead there and not at the target, which may be a
 // mount of a dead server.
 func canonical(target string) (string, error) {
-	dir, err := filepath.EvalSymlinks(filepath.Dir(target))
+	dir := filepath.Dir(target)
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing is written
+	dir, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return "", err
 	}

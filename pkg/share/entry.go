@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -29,6 +30,9 @@ type entry struct {
 	err   error
 	table nfsmount.Entry // as the mount table has it, once ready
 
+	keeping sync.Mutex
+	kept    io.Closer // closed before root is
+
 	// Guarded by Cache.mu.
 	refs      int
 	forgotten bool // not in Cache.entries any more: goes with its last user
@@ -45,6 +49,29 @@ type Handle struct {
 
 // Root is the export's root directory; not to be closed, nor used after Release.
 func (h *Handle) Root() *os.Root { return h.entry.root }
+
+// Keep returns what open makes of the mount's root: once, for as long as the
+// mount is there. It is closed when nobody uses the mount any more.
+func (h *Handle) Keep(open func(*os.Root) (io.Closer, error)) (io.Closer, error) {
+	e := h.entry
+	e.keeping.Lock()
+	defer e.keeping.Unlock()
+	if e.kept == nil {
+		kept, err := open(e.root)
+		if err != nil {
+			return nil, err
+		}
+		e.kept = kept
+	}
+	return e.kept, nil
+}
+
+// Kept is what Keep has opened, or nil.
+func (h *Handle) Kept() io.Closer {
+	h.entry.keeping.Lock()
+	defer h.entry.keeping.Unlock()
+	return h.entry.kept
+}
 
 // Release ends the use. Further calls do nothing.
 func (h *Handle) Release() {
@@ -191,11 +218,14 @@ func (c *Cache) inTable(dir string) nfsmount.Entry {
 
 func (c *Cache) unmount(e *entry) {
 	ctx := context.WithoutCancel(c.ctx)
-	var closeErr error
-	if e.root != nil {
-		closeErr = e.root.Close()
+	var errs []error
+	if e.kept != nil {
+		errs = append(errs, e.kept.Close())
 	}
-	err := errors.Join(closeErr, c.cfg.Mounter.Unmount(ctx, e.dir), os.Remove(e.dir))
+	if e.root != nil {
+		errs = append(errs, e.root.Close())
+	}
+	err := errors.Join(errors.Join(errs...), c.cfg.Mounter.Unmount(ctx, e.dir), os.Remove(e.dir))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Could not take away the mount of a share", "source", e.export.String(), "target", e.dir)
 	}

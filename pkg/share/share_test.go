@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -286,4 +287,58 @@ type recorder struct {
 func (r *recorder) Mount(ctx context.Context, m nfsmount.Mount) error {
 	r.options = m.Options
 	return r.Fake.Mount(ctx, m)
+}
+
+// What is kept with a mount is opened once, and closed while the mount is still
+// there.
+func TestKeep(t *testing.T) {
+	l := newLab(t)
+	h, err := l.cache.Acquire(t.Context(), l.a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := 0
+	kept := &keepsake{}
+	open := func(root *os.Root) (io.Closer, error) {
+		opened++
+		kept.root = root
+		if opened == 1 {
+			return nil, os.ErrPermission
+		}
+		return kept, nil
+	}
+	if _, err := h.Keep(open); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("got %v, want what open says", err)
+	}
+	for range 2 {
+		if got, err := h.Keep(open); err != nil || got != kept {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
+	if opened != 2 {
+		t.Errorf("opened %d times", opened)
+	}
+	h.Invalidate()
+	if kept.closed {
+		t.Error("closed while in use")
+	}
+	h.Release()
+	if err := l.cache.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !kept.closed || kept.err != nil {
+		t.Errorf("closed: %v, its root then: %v", kept.closed, kept.err)
+	}
+}
+
+type keepsake struct {
+	root   *os.Root
+	closed bool
+	err    error
+}
+
+func (k *keepsake) Close() error {
+	k.closed = true
+	_, k.err = k.root.Stat(".")
+	return nil
 }

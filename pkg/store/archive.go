@@ -111,6 +111,9 @@ func reserve(cat *catalog.Catalog, subDir string, id volume.ID) (bool, error) {
 		Created: time.Now().UTC(), ArchiveOf: id.String(),
 	}
 	err := cat.Create(rec)
+	if errors.Is(err, volume.ErrOwned) { // since a moment ago
+		return false, nil
+	}
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
 	}

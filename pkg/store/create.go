@@ -103,16 +103,14 @@ func (s *Store) mode(req CreateRequest) volume.Mode {
 
 func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (Created, error) {
 	there, info, err := directoryThere(root, want.SubDir)
+	if there { // mkdir(2) asks the server, this does not
+		there, info, err = directoryNow(root, want.SubDir)
+	}
 	if err != nil {
 		return Created{}, err
 	}
-	if there { // mkdir(2) asks the server, this does not
-		if there, info, err = directoryNow(root, want.SubDir); err != nil {
-			return Created{}, err
-		}
-	}
 	want.Adopted = there
-	rec, isNew, err := s.claim(ctx, cat, want, size)
+	rec, isNew, err := s.firstClaim(ctx, cat, want, size)
 	if err != nil {
 		return Created{}, err
 	}
@@ -125,15 +123,10 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	}
 	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
-	switch {
-	case half:
-		err = s.finishDirectory(ctx, root, rec)
-	case there:
+	if there && !half {
 		return made, nil
-	default:
-		err = s.makeDirectory(ctx, root, rec)
 	}
-	if err != nil {
+	if err := s.completeDirectory(ctx, root, rec, half); err != nil {
 		if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
 			// The caller may give up for good: leave no claim without a directory.
 			err = errors.Join(err, s.unclaim(root, cat, rec, id))
@@ -197,6 +190,21 @@ func directoryThere(root *os.Root, subDir string) (bool, fs.FileInfo, error) {
 // request.
 func (s *Store) claim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
 	have, err := cat.Read(want.SubDir)
+	return s.claimUnless(ctx, cat, want, size, have, err)
+}
+
+// firstClaim is claim that does not look for a record first where there is
+// probably none, as there is no directory: if there is one, the server says so
+// when another is made.
+func (s *Store) firstClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
+	if want.Adopted || !namedAsItsDirectory(want) {
+		return s.claim(ctx, cat, want, size)
+	}
+	return s.claimUnless(ctx, cat, want, size, catalog.Record{}, fs.ErrNotExist)
+}
+
+// claimUnless makes the record unless have is there, which err is about.
+func (s *Store) claimUnless(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange, have catalog.Record, err error) (catalog.Record, bool, error) {
 	for range maxLostRaces {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -216,8 +224,10 @@ func (s *Store) claim(ctx context.Context, cat *catalog.Catalog, want catalog.Re
 }
 
 func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
-	if err := cat.Conflict(want.SubDir); err != nil {
-		return err
+	if !namedAsItsDirectory(want) { // before a note is left of a volume that cannot be
+		if err := cat.Conflict(want.SubDir); err != nil {
+			return err
+		}
 	}
 	if err := s.nameIt(ctx, cat, want); err != nil {
 		return err
@@ -227,12 +237,6 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 	}
 	if err := cat.Create(want); err != nil {
 		return errors.Join(err, unname(cat, want))
-	}
-	// Again, now that others see this record: of two controllers that claim a
-	// directory and one below it, at least one sees the other.
-	err := cat.Conflict(want.SubDir)
-	if err != nil {
-		return errors.Join(err, cat.Remove(want.SubDir), unname(cat, want))
 	}
 	return nil
 }

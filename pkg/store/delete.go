@@ -36,10 +36,10 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	err := s.withVolume(ctx, k, s.anyShare(id.Export, mountOptions), func(ctx context.Context, h *share.Handle) error {
 		s.reclaim.resume(id.Export, mountOptions)
 		return withCatalog(h, func(cat *catalog.Catalog) error {
-			if err := s.beforeDelete(cat, k, id); err != nil {
+			if err := s.copies.free(k); err != nil {
 				return err
 			}
-			return s.delete(ctx, h.Root(), cat, id)
+			return s.delete(ctx, h.Root(), cat, k, id)
 		})
 	})
 	if err != nil {
@@ -50,20 +50,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	return nil
 }
 
-// beforeDelete keeps what is being copied, and ends the copy that the volume was
-// to become, if one was left behind.
-func (s *Store) beforeDelete(cat *catalog.Catalog, k key, id volume.ID) error {
-	if err := s.copies.free(k); err != nil {
-		return err
-	}
-	rec, err := cat.Read(id.SubDir)
-	if err != nil || rec.Source == "" || !isOf(rec, id) {
-		return nil //nolint:nilerr // it is not a volume with content; delete says what it is
-	}
-	return endOperations(cat, k, "")
-}
-
-func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID) error {
+func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, id volume.ID) error {
 	rec, err := cat.Read(id.SubDir)
 	recorded := err == nil
 	switch {
@@ -75,6 +62,9 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		if owner.Name != id.Name || rec.ArchiveOf != "" {
 			klog.FromContext(ctx).Info("The volume is gone and its directory is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
 			return nil
+		}
+		if rec.Source != "" { // the copy that it was to become may have been left behind
+			err = endOperations(cat, k, "")
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		// Made by a predecessor, or gone. A file or a symlink is no volume.
@@ -93,6 +83,11 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if err != nil {
 		return err
 	}
+	return s.deleteFound(ctx, root, cat, id, rec, recorded)
+}
+
+// deleteFound deletes what is there, the record last.
+func (s *Store) deleteFound(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, rec catalog.Record, recorded bool) error {
 	policy := s.policy(rec, id)
 	trashed, err := s.dispose(ctx, root, cat, id, policy)
 	if err != nil {
@@ -120,13 +115,6 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		return err
 	}
 	return forget(cat, id.SubDir, id)
-}
-
-// isOf tells whether the record is that of the volume, and not of another one
-// that has got its directory.
-func isOf(rec catalog.Record, id volume.ID) bool {
-	owner, err := volume.ParseID(rec.ID)
-	return err == nil && owner.Name == id.Name && rec.ArchiveOf == ""
 }
 
 // policy of the volume: its record is newer than its ID, which is older than
@@ -161,23 +149,23 @@ func putBack(root *os.Root, cat *catalog.Catalog, trashed, subDir string) error 
 	if trashed == "" {
 		return nil
 	}
-	bin, err := cat.Meta().OpenRoot(catalog.TrashDir)
+	bin, err := cat.Trash()
 	if err != nil {
 		return err
 	}
-	defer bin.Close()
 	to, err := makePlace(root, subDir)
 	if err != nil {
 		return err
 	}
 	defer to.close()
-	return rename(place{parent: bin, name: trashed}, to)
+	return rename(place{at: bin, name: trashed}, to)
 }
 
 // trash moves the directory where the reclaimer finds it, and returns its name
 // there. One rename, however much is in it.
 func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, subDir string) (name string, err error) {
-	if err := cat.Meta().MkdirAll(catalog.TrashDir, 0o700); err != nil {
+	bin, err := cat.Trash()
+	if err != nil {
 		return "", err
 	}
 	from, err := openPlace(root, subDir)
@@ -188,17 +176,15 @@ func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, 
 		return "", err
 	}
 	defer from.close()
-	bin, err := cat.Meta().OpenRoot(catalog.TrashDir)
-	if err != nil {
-		return "", err
+	if from.parent == root {
+		from.at = cat.Export()
 	}
-	defer bin.Close()
 	if err := s.step(ctx, "move directory to trash"); err != nil {
 		return "", err
 	}
 	for range maxLostRaces {
 		name = trashName(subDir, time.Now())
-		err = rename(from, place{parent: bin, name: name})
+		err = rename(from, place{at: bin, name: name})
 		switch {
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
 			continue // another one of the very same name and nanosecond

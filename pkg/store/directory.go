@@ -42,6 +42,15 @@ func halfMade(rec catalog.Record, info fs.FileInfo) bool {
 	return !rec.Adopted && inSteps(rec) && info.Mode().Perm() == unfinished.FileMode()
 }
 
+// completeDirectory makes the directory, or does what is left to do for one that
+// is half made.
+func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalog.Record, half bool) error {
+	if half {
+		return s.finishDirectory(ctx, root, rec)
+	}
+	return s.makeDirectory(ctx, root, rec)
+}
+
 // makeDirectory makes the volume's directory, in one step that either leaves it
 // with its mode or not at all, or, where it is to have an owner, as unfinished
 // first. It is not made elsewhere and renamed into place: over an empty

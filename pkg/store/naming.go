@@ -71,6 +71,11 @@ func freeName(cat *catalog.Catalog, name string, want catalog.Record) error {
 	return ignoreNone(err)
 }
 
+func namedAsItsDirectory(rec catalog.Record) bool {
+	name, err := volume.DirName(rec.Name)
+	return err == nil && name == rec.SubDir
+}
+
 // onlyOne returns an error when another controller has given the name another
 // directory meanwhile. It comes after the record: of two directories of a name,
 // each with its record, whoever looks later sees the other. So it has to come

@@ -26,6 +26,8 @@ const maxLostRaces = 64
 type place struct {
 	parent *os.Root
 	name   string
+	// at is the parent where somebody has it open already, or nil.
+	at *os.File
 	// close gives the parent back; for a directory of the export itself it does
 	// nothing.
 	close func()
@@ -104,6 +106,14 @@ func lstat(export *os.Root, subDir string) (fs.FileInfo, error) {
 	return p.parent.Lstat(p.name)
 }
 
+// withFD runs do with a descriptor of the parent.
+func (p place) withFD(do func(fd int) error) error {
+	if p.at != nil {
+		return do(int(p.at.Fd()))
+	}
+	return withFD(p.parent, do)
+}
+
 // withFD runs do with a descriptor of the directory.
 func withFD(dir *os.Root, do func(fd int) error) error {
 	f, err := dir.Open(".")
@@ -116,8 +126,8 @@ func withFD(dir *os.Root, do func(fd int) error) error {
 // rename moves what is at from to a place of another directory. rename(2) puts
 // an empty directory that is there already out of the way.
 func rename(from, to place) error {
-	return withFD(from.parent, func(src int) error {
-		return withFD(to.parent, func(dst int) error {
+	return from.withFD(func(src int) error {
+		return to.withFD(func(dst int) error {
 			if err := unix.Renameat(src, from.name, dst, to.name); err != nil {
 				return &os.LinkError{Op: "rename", Old: from.name, New: to.name, Err: err}
 			}
@@ -128,7 +138,7 @@ func rename(from, to place) error {
 
 // rmdir removes an empty directory and, unlike os.Root.Remove, nothing else.
 func (p place) rmdir() error {
-	return withFD(p.parent, func(fd int) error {
+	return p.withFD(func(fd int) error {
 		if err := unix.Unlinkat(fd, p.name, unix.AT_REMOVEDIR); err != nil {
 			return &fs.PathError{Op: "rmdir", Path: p.name, Err: err}
 		}
@@ -139,7 +149,7 @@ func (p place) rmdir() error {
 // chmod changes the mode of a directory and, unlike os.Root.Chmod, of nothing
 // that a symlink leads to. It needs no permission to enter the directory.
 func (p place) chmod(mode volume.Mode) error {
-	return withFD(p.parent, func(parent int) error {
+	return p.withFD(func(parent int) error {
 		fd, err := unix.Openat(parent, p.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err == nil {
 			// fchmod(2) takes no O_PATH descriptor, and fchmodat2(2) is of Linux 6.6.

@@ -16,6 +16,9 @@ import (
 )
 
 const (
+	// reclaimAfter is how long a deletion is followed by nothing: less than anybody
+	// waits for space.
+	reclaimAfter    = 50 * time.Millisecond
 	reclaimRetryMin = time.Second
 	reclaimRetryMax = 5 * time.Minute
 	// abandonedAfter is when a temporary file counts as left by a dead process;
@@ -30,6 +33,7 @@ type reclaimer struct {
 	shares  Shares
 	workers int
 	rate    int // entries a second on each export, 0 for no limit
+	after   time.Duration
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
@@ -78,7 +82,7 @@ func (r *reclaimer) count(export volume.Export, change func(*Backlog)) {
 func newReclaimer(ctx context.Context, shares Shares, workers, rate int) *reclaimer {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	return &reclaimer{
-		shares: shares, workers: workers, rate: rate, ctx: ctx, stop: stop,
+		shares: shares, workers: workers, rate: rate, after: reclaimAfter, ctx: ctx, stop: stop,
 		seen: map[volume.Export]bool{}, running: map[volume.Export]chan struct{}{}, backlog: map[volume.Export]*Backlog{},
 	}
 }
@@ -126,6 +130,7 @@ func (r *reclaimer) run(export volume.Export, options []string, wake chan struct
 	log := klog.FromContext(r.ctx).WithValues("export", export.String())
 	delay := reclaimRetryMin
 	for !r.idle(export, wake) {
+		r.lull(wake)
 		removed, err := r.pass(export, options)
 		if r.ctx.Err() != nil {
 			return
@@ -146,6 +151,28 @@ func (r *reclaimer) run(export volume.Export, options []string, wake chan struct
 		timer.Stop()
 		delay = min(2*delay, reclaimRetryMax)
 		r.kick(export, options)
+	}
+}
+
+// lull waits until no more volumes are deleted, or not for long: those who delete
+// them are answered first, and what they leave is removed in one pass.
+func (r *reclaimer) lull(wake chan struct{}) {
+	enough := time.NewTimer(20 * r.after)
+	defer enough.Stop()
+	for {
+		quiet := time.NewTimer(r.after)
+		select {
+		case <-wake:
+			quiet.Stop()
+		case <-quiet.C:
+			return
+		case <-enough.C:
+			quiet.Stop()
+			return
+		case <-r.ctx.Done():
+			quiet.Stop()
+			return
+		}
 	}
 }
 

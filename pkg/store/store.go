@@ -11,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -200,39 +202,53 @@ func (s *Store) alone(ctx context.Context, k key, get acquire, job func(context.
 }
 
 func (s *Store) inShare(ctx context.Context, get acquire, job func(context.Context, *share.Handle) error) error {
+	err := s.onMount(ctx, get, job)
+	if errors.Is(err, unix.ESTALE) {
+		// Another controller has removed what was open, or the mount is a new one
+		// now. The job begins anew, as a repeated call would.
+		err = s.onMount(ctx, get, job)
+	}
+	return err
+}
+
+func (s *Store) onMount(ctx context.Context, get acquire, job func(context.Context, *share.Handle) error) error {
 	h, err := get(ctx)
 	if err != nil {
 		return err
 	}
 	defer h.Release()
-	err = job(ctx, h)
-	if errors.Is(err, unix.ESTALE) && look(h.Root()) == nil {
-		// Not the export: another controller has removed what was open. The job
-		// begins anew, as a repeated call would.
-		err = job(ctx, h)
-	}
-	return remountStale(h, explain(h.Root(), err))
+	return remountStale(h, explain(h.Root(), job(ctx, h)))
 }
 
 // remountStale makes the next use of the share mount it anew if this one found
-// the mount stale, as after the export was made anew on the server.
+// the mount stale, as after the export was made anew on the server, or what is
+// open on it.
 func remountStale(h *share.Handle, err error) error {
 	if !errors.Is(err, unix.ESTALE) {
 		return err
 	}
-	if look(h.Root()) != nil {
+	cat, ok := h.Kept().(*catalog.Catalog)
+	if look(h.Root()) != nil || ok && cat.Check() != nil || ok && cat.Look() != nil {
 		h.Invalidate()
 	}
 	return fmt.Errorf("%w: %w", volume.ErrStale, err)
 }
 
-// withCatalog opens the export's catalog around job.
+// withCatalog runs job with the export's catalog, which stays open with the
+// mount.
 func withCatalog(h *share.Handle, job func(*catalog.Catalog) error) error {
-	cat, err := catalog.Open(h.Root())
+	kept, err := h.Keep(func(root *os.Root) (io.Closer, error) { return catalog.Open(root) })
 	if err != nil {
 		return err
 	}
-	return errors.Join(job(cat), cat.Close())
+	cat, ok := kept.(*catalog.Catalog)
+	if !ok {
+		return fmt.Errorf("store: the mount keeps a %T", kept)
+	}
+	if err := cat.Check(); err != nil {
+		return err
+	}
+	return job(cat)
 }
 
 // Exists returns nil when the volume's directory is there, volume.ErrNotFound

@@ -56,6 +56,7 @@ func (l *lab) start(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.reclaim.after = time.Nanosecond
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(s.Close(ctx), shares.Close(ctx)); err != nil {
@@ -405,4 +406,23 @@ func TestCallerIsLetGoAndTheLockKept(t *testing.T) {
 	l.step = step
 	l.create(t, "pvc-1")
 	l.mustHave(t, live("pvc-1")...)
+}
+
+// An administrator may put the driver's directory away, or an older one in its
+// place, while the driver has it open.
+func TestCatalogIsReplaced(t *testing.T) {
+	l := newLab(t)
+	l.create(t, "pvc-1")
+	meta := filepath.Join(l.dir, volume.MetaDir)
+	if err := os.Rename(meta, meta+".old"); err != nil {
+		t.Fatal(err)
+	}
+	l.create(t, "pvc-2")
+	if left, err := os.ReadDir(filepath.Join(meta+".old", "volumes")); err != nil || len(left) != 1 {
+		t.Errorf("in the old one are %v, %v", left, err)
+	}
+	if err := os.RemoveAll(meta + ".old"); err != nil {
+		t.Fatal(err)
+	}
+	l.mustHave(t, append(live("pvc-2"), "pvc-1")...)
 }

@@ -162,9 +162,11 @@ func (r *remover) listed(ctx context.Context, dir *os.Root, f *os.File) error {
 	}
 }
 
-// all removes the entries, each by a free worker if there is one and by this
-// goroutine if there is none, so that nested directories cannot use up the
-// workers while waiting for each other.
+// all removes the entries: a directory by a free worker if there is one, and by
+// this goroutine if there is none, so that nested directories cannot use up the
+// workers while waiting for each other. What is no directory is removed right
+// here: unlink(2) holds its directory locked until the server has answered, and
+// others would only wait.
 func (r *remover) all(ctx context.Context, dir *os.Root, entries []fs.DirEntry) error {
 	var (
 		wg    sync.WaitGroup
@@ -179,6 +181,10 @@ func (r *remover) all(ctx context.Context, dir *os.Root, entries []fs.DirEntry) 
 		}
 	}
 	for _, e := range entries {
+		if !e.IsDir() {
+			one(e)
+			continue
+		}
 		select {
 		case r.slots <- struct{}{}:
 			wg.Go(func() {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -47,6 +48,37 @@ func measure(parallel, n int, op func(i int) error) (samples, error) {
 	return all, failed
 }
 
+// turn is how many calls of one kind are made before it is the other's turn.
+const turn = 10
+
+// beside measures an operation and its floor: with one caller by turns, so that
+// whatever else the machine does meets both.
+func beside(parallel, n int, floor, op func(i int) error) (floors, values samples, err error) {
+	if parallel > 1 {
+		if floors, err = together(parallel, n, floor); err == nil {
+			values, err = measure(parallel, n, op)
+		}
+		return floors, values, err
+	}
+	for from := 0; from < n && err == nil; from += turn {
+		var f, v samples
+		count := min(turn, n-from)
+		if f, err = measure(1, count, func(i int) error { return floor(from + i) }); err == nil {
+			v, err = measure(1, count, func(i int) error { return op(from + i) })
+		}
+		floors, values = append(floors, f...), append(values, v...)
+	}
+	return floors, values, err
+}
+
+// together measures a floor, which is a system call: its callers each have a
+// thread, as those of the plugin each have a goroutine of the server's. On one
+// processor the Go runtime would otherwise make the calls one after the other.
+func together(parallel, n int, op func(i int) error) (samples, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(parallel, runtime.GOMAXPROCS(0))))
+	return measure(parallel, n, op)
+}
+
 // quickTarget is the largest ratio that is good for a call that does one thing.
 const quickTarget = 10
 
@@ -62,6 +94,13 @@ func figure(name string, value, floor time.Duration, target float64) {
 	r := float64(value) / float64(floor)
 	fmt.Printf("bench %s value=%s floor=%s ratio=%.2f target=%.2f %s\n",
 		name, round(value), round(floor), r, target, verdict(r <= target))
+}
+
+// fact prints the p50 and the p99 of what there is no target for.
+func fact(name string, value samples) {
+	for _, p := range []int{50, 99} {
+		fmt.Printf("bench %s/p%d value=%s floor=none ratio=none target=none ok\n", name, p, round(value.percentile(p)))
+	}
 }
 
 // absolute prints one line of a figure that has no floor.

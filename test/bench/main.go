@@ -114,6 +114,7 @@ type group struct {
 
 func groups() []group {
 	return []group{
+		{"calls", benchCalls},
 		{"volumes", benchVolumes},
 		{"publish", benchPublish},
 		{"delete", benchDelete},

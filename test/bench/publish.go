@@ -35,26 +35,26 @@ func benchPublish(b *bench) error {
 func (b *bench) benchPublishOn(v *csi.Volume, node string) error {
 	for _, p := range parallels {
 		per := b.rounds / p.n
+		raw, err := b.targets(p.n * per)
+		if err != nil {
+			return err
+		}
 		targets, err := b.targets(p.n * per)
 		if err != nil {
 			return err
 		}
-		mount, err := measure(p.n, per, func(i int) error { return b.mount(b.onDisk(v), targets[i]) })
+		mount, publish, err := beside(p.n, per,
+			func(i int) error { return b.mount(b.onDisk(v), raw[i]) },
+			func(i int) error { return b.publish(v, targets[i]) })
 		if err != nil {
 			return err
 		}
-		umount, err := measure(p.n, per, func(i int) error { return unix.Unmount(targets[i], 0) })
-		if err != nil {
-			return err
-		}
-		publish, err := measure(p.n, per, func(i int) error { return b.publish(v, targets[i]) })
-		if err != nil {
-			return err
-		}
-		unpublish, err := measure(p.n, per, func(i int) error {
-			_, err := b.node.NodeUnpublishVolume(b.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: targets[i]})
-			return err
-		})
+		umount, unpublish, err := beside(p.n, per,
+			func(i int) error { return unix.Unmount(raw[i], 0) },
+			func(i int) error {
+				_, err := b.node.NodeUnpublishVolume(b.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: targets[i]})
+				return err
+			})
 		if err != nil {
 			return err
 		}

@@ -28,28 +28,24 @@ func benchVolumes(b *bench) error {
 			return err
 		}
 		per := b.rounds / p.n
-		mkdir, err := measure(p.n, per, func(i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o777) })
-		if err != nil {
-			return err
-		}
 		made := volumeSet{}
-		create, err := measure(p.n, per, func(i int) error {
-			v, err := b.create(fmt.Sprintf("volume-%s-%d", p.name, i), "xfs")
-			made.put(i, v)
-			return err
-		})
+		mkdir, create, err := beside(p.n, per,
+			func(i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o777) },
+			func(i int) error {
+				v, err := b.create(fmt.Sprintf("volume-%s-%d", p.name, i), "xfs")
+				made.put(i, v)
+				return err
+			})
 		if err != nil {
 			return err
 		}
 		ratio(b.name("create-volume/"+p.name), create, mkdir)
 
-		rename, err := measure(p.n, per, func(i int) error {
-			return os.Rename(filepath.Join(dir, fmt.Sprint(i)), filepath.Join(dir, fmt.Sprintf("renamed-%d", i)))
-		})
-		if err != nil {
-			return err
-		}
-		remove, err := measure(p.n, per, func(i int) error { return b.delete(made.get(i)) })
+		rename, remove, err := beside(p.n, per,
+			func(i int) error {
+				return os.Rename(filepath.Join(dir, fmt.Sprint(i)), filepath.Join(dir, fmt.Sprintf("renamed-%d", i)))
+			},
+			func(i int) error { return b.delete(made.get(i)) })
 		if err != nil {
 			return err
 		}

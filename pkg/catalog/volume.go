@@ -1,0 +1,270 @@
+package catalog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// maxLostRaces is how often directories are made again that another volume's
+// Remove has pruned.
+const maxLostRaces = 64
+
+// Read returns the record of the directory subDir; fs.ErrNotExist if there is none.
+func (c *Catalog) Read(subDir string) (Record, error) {
+	r, err := c.readFile(volumesDir, path.Join(subDir, volume.RecordFile))
+	if err == nil && r.SubDir != subDir {
+		err = &BrokenError{fmt.Sprintf("it is the record of %q", r.SubDir)}
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
+	}
+	return r, nil
+}
+
+func (c *Catalog) readFile(place, name string) (Record, error) {
+	dir, err := c.dir(place, false)
+	if err != nil {
+		return Record{}, err
+	}
+	b, err := readAt(int(dir.Fd()), name)
+	if err != nil {
+		return Record{}, err
+	}
+	return decode(b)
+}
+
+// Create writes the record of a directory that has none, or returns
+// fs.ErrExist. Of any number of controllers exactly one succeeds, and the
+// record is whole from the moment it exists: it is written elsewhere and renamed
+// to its place together with the directory that it is alone in. rename(2) puts
+// an empty directory out of the way and refuses one that holds anything.
+//
+// Errors: volume.ErrOwned as of Conflict, and then there is no record.
+func (c *Catalog) Create(r Record) error {
+	b, err := encode(r)
+	if err == nil {
+		err = c.create(b, r.SubDir)
+	}
+	if err != nil {
+		return fmt.Errorf("record of %s: %w", r.SubDir, err)
+	}
+	return nil
+}
+
+func (c *Catalog) create(b []byte, subDir string) error {
+	tmp, err := c.dir(TempDir, true)
+	if err != nil {
+		return err
+	}
+	temp := tempName("record")
+	if err := missing(mkdirAt(int(tmp.Fd()), temp, dirMode)); err != nil {
+		return err
+	}
+	err = missing(writeAt(int(tmp.Fd()), path.Join(temp, volume.RecordFile), b))
+	if err == nil {
+		err = c.place(tmp, temp, subDir, b)
+	}
+	if err == nil {
+		// Others see this record now: of two controllers that claim a directory and
+		// one below it, at least one sees the other. That nothing was below, the
+		// rename has told.
+		return c.unless(subDir, c.above(subDir))
+	}
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+		// A record, records below, or directories that a dead process has left.
+		if err = c.link(path.Join(TempDir, temp, volume.RecordFile), subDir); err == nil {
+			err = c.unless(subDir, c.Conflict(subDir))
+		}
+	}
+	return errors.Join(err, c.meta.RemoveAll(path.Join(TempDir, temp)))
+}
+
+// unless takes the record back because of err.
+func (c *Catalog) unless(subDir string, err error) error {
+	if err != nil {
+		return errors.Join(err, c.Remove(subDir))
+	}
+	return nil
+}
+
+// place renames the directory temp, which has the record b in it, to its place.
+func (c *Catalog) place(tmp *os.File, temp, subDir string, b []byte) (err error) {
+	for range maxLostRaces {
+		err = c.in(subDir, func(dir int, name string) error { return renameAt(int(tmp.Fd()), temp, dir, name) })
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
+			return err
+		}
+		if _, there := c.meta.Lstat(path.Join(TempDir, temp)); errors.Is(there, fs.ErrNotExist) {
+			return c.placed(subDir, b, err)
+		}
+		above := path.Dir(subDir)
+		if above == "." {
+			return missing(err)
+		}
+		if mkErr := c.meta.MkdirAll(recordDir(above), dirMode); mkErr != nil && !errors.Is(mkErr, fs.ErrNotExist) {
+			return mkErr
+		}
+	}
+	return err
+}
+
+// placed returns nil when the record is that of a rename whose reply was lost, so
+// that the server saw the request twice.
+func (c *Catalog) placed(subDir string, b []byte, err error) error {
+	volumes, dirErr := c.dir(volumesDir, false)
+	if dirErr != nil {
+		return errors.Join(err, dirErr)
+	}
+	if have, readErr := readAt(int(volumes.Fd()), path.Join(subDir, volume.RecordFile)); readErr == nil && bytes.Equal(have, b) {
+		return nil
+	}
+	return missing(err)
+}
+
+// in calls do with the directory that holds the one of subDir's record, and the
+// name of that; fs.ErrNotExist if it is not there.
+func (c *Catalog) in(subDir string, do func(dir int, name string) error) error {
+	if !filepath.IsLocal(subDir) || subDir == "." {
+		return fmt.Errorf("%w: directory %q", volume.ErrInvalid, subDir)
+	}
+	volumes, err := c.dir(volumesDir, true)
+	if err != nil {
+		return err
+	}
+	above, name := path.Split(path.Clean(subDir))
+	if above == "" {
+		return do(int(volumes.Fd()), name)
+	}
+	fd, err := openBeneath(int(volumes.Fd()), path.Clean(above), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(fd, name), unix.Close(fd))
+}
+
+// missing says of a directory that was open what NFS says: that it is another
+// one now, or none.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: a directory of %s has been removed: %w", unix.ESTALE, volume.MetaDir, err)
+	}
+	return err
+}
+
+func (c *Catalog) link(temp, subDir string) error {
+	var err error
+	// Another volume's Remove may prune the directories just made, at any time.
+	for range maxLostRaces {
+		err = c.meta.MkdirAll(recordDir(subDir), dirMode)
+		if err == nil {
+			err = c.meta.Link(temp, recordPath(subDir))
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if errors.Is(err, fs.ErrExist) && c.same(temp, recordPath(subDir)) {
+		return nil // the reply was lost and the server saw the request twice
+	}
+	return err
+}
+
+func (c *Catalog) same(a, b string) bool {
+	infoA, errA := c.meta.Lstat(a)
+	infoB, errB := c.meta.Lstat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// Replace puts a new record in the place of the old one; at any moment there is
+// one of the two, whole.
+func (c *Catalog) Replace(r Record) error {
+	b, err := encode(r)
+	if err != nil {
+		return err
+	}
+	temp, err := c.writeTemp(b)
+	if err != nil {
+		return fmt.Errorf("record of %s: %w", r.SubDir, err)
+	}
+	if err := c.meta.Rename(temp, recordPath(r.SubDir)); err != nil {
+		return errors.Join(fmt.Errorf("record of %s: %w", r.SubDir, err), c.meta.Remove(temp))
+	}
+	return nil
+}
+
+// Remove removes the record and the directories that only led to it. No record
+// is success.
+func (c *Catalog) Remove(subDir string) error {
+	err := c.in(subDir, func(dir int, name string) error {
+		fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unlinkAt(fd, volume.RecordFile, 0), unix.Close(fd))
+	})
+	// A directory that is stale is gone, with the record that was in it.
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
+		return fmt.Errorf("record of %s: %w", subDir, err)
+	}
+	for dir := path.Clean(subDir); dir != "."; dir = path.Dir(dir) {
+		err := c.in(dir, func(at int, name string) error { return unlinkAt(at, name, unix.AT_REMOVEDIR) })
+		if path.Dir(dir) == "." && errors.Is(err, unix.ESTALE) {
+			return fmt.Errorf("record of %s: %w", subDir, err)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
+			return nil // not empty: it leads to other records
+		}
+	}
+	return nil
+}
+
+// Conflict returns volume.ErrOwned when the directory lies in that of another
+// live volume or holds one.
+func (c *Catalog) Conflict(subDir string) error {
+	if err := c.above(subDir); err != nil {
+		return err
+	}
+	return c.below(subDir)
+}
+
+func (c *Catalog) above(subDir string) error {
+	for dir := path.Dir(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
+		_, err := c.meta.Lstat(recordPath(dir))
+		if err == nil {
+			return fmt.Errorf("%w: %s lies in the volume %s", volume.ErrOwned, subDir, dir)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("look for volumes above %s: %w", subDir, err)
+		}
+	}
+	return nil
+}
+
+func (c *Catalog) below(subDir string) error {
+	below := recordDir(subDir)
+	err := fs.WalkDir(c.meta.FS(), below, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case d.Name() == volume.RecordFile && path.Dir(p) != below:
+			return fmt.Errorf("%w: %s holds the volume %s", volume.ErrOwned, subDir, strings.TrimPrefix(path.Dir(p), volumesDir+"/"))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for volumes below %s: %w", subDir, err)
+	}
+	return nil
+}

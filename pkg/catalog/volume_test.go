@@ -1,0 +1,130 @@
+package catalog
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// What may be where the directory of a record is to come to be.
+func TestCreateOverWhatIsThere(t *testing.T) {
+	tests := map[string]struct {
+		put  func(t *testing.T, cat *Catalog, dir string) // dir is volumes/pvc
+		want error
+	}{
+		"nothing":                  {func(*testing.T, *Catalog, string) {}, nil},
+		"an empty directory":       {func(t *testing.T, _ *Catalog, dir string) { mkdirAll(t, dir) }, nil},
+		"directories left over":    {func(t *testing.T, _ *Catalog, dir string) { mkdirAll(t, filepath.Join(dir, "a", "b")) }, nil},
+		"a record":                 {func(t *testing.T, cat *Catalog, _ string) { mustCreate(t, cat, "pvc") }, fs.ErrExist},
+		"a volume below":           {func(t *testing.T, cat *Catalog, _ string) { mustCreate(t, cat, "pvc/a/b") }, volume.ErrOwned},
+		"a symlink to a directory": {func(t *testing.T, _ *Catalog, dir string) { symlink(t, t.TempDir(), dir) }, unix.ENOTDIR},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cat, export := open(t)
+			volumes := filepath.Join(export, volume.MetaDir, volumesDir)
+			mkdirAll(t, volumes)
+			tt.put(t, cat, filepath.Join(volumes, "pvc"))
+			if err := cat.Create(record("pvc")); !errors.Is(err, tt.want) || (err != nil) != (tt.want != nil) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			_, err := cat.Read("pvc")
+			if is, want := err == nil, tt.want == nil || errors.Is(tt.want, fs.ErrExist); is != want {
+				t.Errorf("read after it: %v, want a record %v", err, want)
+			}
+			mustBeEmpty(t, filepath.Join(export, volume.MetaDir, TempDir))
+		})
+	}
+}
+
+// An NFS server that sees a request twice says of the second that there is
+// nothing to rename.
+func TestCreateWhoseReplyWasLost(t *testing.T) {
+	cat, _ := open(t)
+	r := record("pvc")
+	mustCreate(t, cat, "pvc")
+	b, err := encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmp, err := cat.dir(TempDir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cat.place(tmp, "renamed-away", "pvc", b); err != nil {
+		t.Errorf("its own record: %v", err)
+	}
+	if err := cat.place(tmp, "renamed-away", "pvc", append(b, ' ')); !errors.Is(err, unix.ESTALE) {
+		t.Errorf("the record of another: %v, want ESTALE", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, meta string){
+		"gone":     func(t *testing.T, meta string) { must(t, os.RemoveAll(meta)) },
+		"replaced": func(t *testing.T, meta string) { must(t, os.Rename(meta, meta+".old")); mkdirAll(t, meta) },
+	} {
+		cat, export := open(t)
+		must(t, cat.Check())
+		change(t, filepath.Join(export, volume.MetaDir))
+		if err := cat.Check(); !errors.Is(err, ErrReplaced) || !errors.Is(err, unix.ESTALE) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Both ways of opening, with a kernel that has openat2(2) and without.
+func TestOpenBeneath(t *testing.T) {
+	dir := t.TempDir()
+	mkdirAll(t, filepath.Join(dir, "a", "b"))
+	must(t, os.WriteFile(filepath.Join(dir, "a", "b", "file"), nil, 0o600))
+	symlink(t, filepath.Join(dir, "a"), filepath.Join(dir, "absolute"))
+	symlink(t, "a", filepath.Join(dir, "relative"))
+	symlink(t, "file", filepath.Join(dir, "a", "b", "last"))
+	f, err := os.Open(dir)
+	must(t, err)
+	defer f.Close()
+	ways := map[string]func(int, string, int, uint32) (int, error){"openat2": openBeneath, "step by step": openSteps}
+	for way, open := range ways {
+		for name, good := range map[string]bool{
+			"a/b/file": true, "a": true, "a/none": false, "absolute/b/file": false, "relative/b/file": false,
+			"a/b/last": false, "../" + filepath.Base(dir): false, "a/../..": false, dir: false, "": false,
+		} {
+			fd, err := open(int(f.Fd()), name, unix.O_RDONLY, 0)
+			if (err == nil) != good {
+				t.Errorf("%s: %q: %v", way, name, err)
+			}
+			if err == nil {
+				must(t, unix.Close(fd))
+			}
+		}
+	}
+}
+
+func mustCreate(t *testing.T, cat *Catalog, subDir string) {
+	t.Helper()
+	must(t, cat.Create(record(subDir)))
+}
+
+func mkdirAll(t *testing.T, dir string) {
+	t.Helper()
+	must(t, os.MkdirAll(dir, 0o700))
+}
+
+func symlink(t *testing.T, to, name string) {
+	t.Helper()
+	must(t, os.Symlink(to, name))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
