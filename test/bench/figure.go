@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/nfs-csi/nfs-csi/test/bench/internal/report"
 )
 
 // samples of one operation.
@@ -60,20 +62,10 @@ func ratio(name string, value, floor samples) {
 // figure prints one line.
 func figure(name string, value, floor time.Duration, target float64) {
 	r := float64(value) / float64(floor)
-	fmt.Printf("bench %s value=%s floor=%s ratio=%.2f target=%.2f %s\n",
-		name, round(value), round(floor), r, target, verdict(r <= target))
-}
-
-// absolute prints one line of a figure that has no floor.
-func absolute(name string, value, target float64, unit string) {
-	fmt.Printf("bench %s value=%.1f%s floor=none ratio=none target=%.1f%s %s\n", name, value, unit, target, unit, verdict(value <= target))
-}
-
-func verdict(ok bool) string {
-	if ok {
-		return "ok"
-	}
-	return "short"
+	report.Line{
+		Name: name, Value: round(value).String(), Floor: round(floor).String(),
+		Ratio: fmt.Sprintf("%.2f", r), Target: fmt.Sprintf("%.2f", target), OK: r <= target,
+	}.Print()
 }
 
 func round(d time.Duration) time.Duration {
