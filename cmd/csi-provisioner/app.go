@@ -140,6 +140,11 @@ func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner,
 		RetryMax:              a.config.RetryIntervalMax,
 		Workers:               a.config.WorkerThreads,
 		DrainTimeout:          a.config.ShutdownTimeout,
+		Topology: provisioner.Topology{
+			Enabled:   a.config.Features.Topology,
+			Strict:    a.config.StrictTopology,
+			Immediate: a.config.ImmediateTopology,
+		},
 	})
 }
 

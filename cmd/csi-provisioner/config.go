@@ -33,6 +33,8 @@ type Config struct {
 	CloningThreads        int
 	OrphanSweepInterval   time.Duration
 	Features              Features
+	StrictTopology        bool
+	ImmediateTopology     bool
 
 	RetryIntervalStart time.Duration
 	RetryIntervalMax   time.Duration

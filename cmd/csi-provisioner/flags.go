@@ -39,6 +39,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	addLeaderElectionFlags(set, &parsed.config.LeaderElection)
 	addHTTPFlags(set, &parsed.config)
 	addSourceFlags(set, &parsed.config)
+	addTopologyFlags(set, &parsed.config)
 	features, err := addFeatureFlag(set)
 	if err != nil {
 		return nil, err

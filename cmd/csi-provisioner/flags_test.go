@@ -26,12 +26,13 @@ func TestDefaults(t *testing.T) {
 		RetryIntervalStart:   time.Second,
 		RetryIntervalMax:     5 * time.Minute,
 		WorkerThreads:        100,
+		ImmediateTopology:    true,
 		ShutdownTimeout:      25 * time.Second,
 
 		PreventModeConversion: true,
 		CloningThreads:        1,
 		OrphanSweepInterval:   5 * time.Minute,
-		Features:              Features{VolumeAttributesClass: true},
+		Features:              Features{Topology: true, VolumeAttributesClass: true},
 
 		LeaderElection: LeaderElectionConfig{
 			LeaseDuration: 15 * time.Second,
@@ -57,7 +58,7 @@ func TestEveryFlagIsRead(t *testing.T) {
 		--shutdown-timeout=9s --leader-election --leader-election-namespace=n --leader-election-lease-duration=30s
 		--leader-election-renew-deadline=20s --leader-election-retry-period=10s --http-endpoint=:1
 		--prevent-volume-mode-conversion=false --cloning-protection-threads=2 --snapshot-orphan-sweep-interval=3s
-		--feature-gates=VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true --metrics-path=/m --enable-pprof -v=4 --logging-format=json`), &bytes.Buffer{})
+		--strict-topology --immediate-topology=false --feature-gates=Topology=true,VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true --metrics-path=/m --enable-pprof -v=4 --logging-format=json`), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +72,9 @@ func TestEveryFlagIsRead(t *testing.T) {
 			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 10 * time.Second,
 		},
 		CloningThreads: 2, OrphanSweepInterval: 3 * time.Second,
-		Features:     Features{CrossNamespaceVolumeDataSource: true},
-		HTTPEndpoint: ":1", MetricsPath: "/m", Pprof: true,
+		Features:       Features{Topology: true, CrossNamespaceVolumeDataSource: true},
+		StrictTopology: true,
+		HTTPEndpoint:   ":1", MetricsPath: "/m", Pprof: true,
 	}
 	if parsed.config != want {
 		t.Errorf("got  %+v\nwant %+v", parsed.config, want)

@@ -38,6 +38,7 @@ func (s *session) Provision(ctx context.Context, options controller.ProvisionOpt
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 	volume, state, err := s.provision(ctx, options)
+	s.unfinished.note(options.PVName, state)
 	return volume, state, s.retried(err, string(options.PVC.UID))
 }
 
