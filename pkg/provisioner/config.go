@@ -82,6 +82,8 @@ type Provisioner struct {
 	unfinished unfinished
 	// places is nil for a driver without topology.
 	places *places
+	// attachments are nil for a driver that does not attach volumes.
+	attachments *attachments
 }
 
 // New checks config. It must not run beside other users of Kubernetes clients in
@@ -104,6 +106,9 @@ func New(config Config) (*Provisioner, error) {
 	}
 	if config.Topology.Enabled && config.Driver.Facts().Topology {
 		p.places = newPlaces(factory)
+	}
+	if config.Driver.Facts().Attaches {
+		p.attachments = newAttachments(factory)
 	}
 	var err error
 	if p.session, err = newSession(p); err != nil {

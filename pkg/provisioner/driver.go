@@ -125,9 +125,9 @@ func (d *Driver) readmit(ctx context.Context) bool {
 	if err == nil && after.Name != before.Name {
 		err = fmt.Errorf("%w: it was %q and is %q now", ErrDriverChanged, before.Name, after.Name)
 	}
-	if err == nil && after.Topology != before.Topology {
-		// What is watched for it is settled when starting.
-		err = fmt.Errorf("%w: %s had topology: %t, and now: %t", ErrDriverChanged, after.Name, before.Topology, after.Topology)
+	if err == nil && (after.Topology != before.Topology || after.Attaches != before.Attaches) {
+		// What to watch for them is settled when starting.
+		err = fmt.Errorf("%w: %s has another topology or attaches volumes otherwise than before", ErrDriverChanged, after.Name)
 	}
 	if err != nil {
 		select {

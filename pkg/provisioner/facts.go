@@ -24,6 +24,8 @@ type Facts struct {
 	Name string
 	// Topology is of a driver whose volumes cannot be reached from every node.
 	Topology bool
+	// Attaches is of a driver that attaches volumes to nodes before they are used.
+	Attaches bool
 	// SingleNodeMultiWriter tells ReadWriteOnce from ReadWriteOncePod.
 	SingleNodeMultiWriter bool
 	// Snapshots, Clones and Modify are the capabilities CREATE_DELETE_SNAPSHOT,
@@ -90,6 +92,7 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration)
 	return &Facts{
 		Name:                  name,
 		Topology:              services[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS],
+		Attaches:              methods[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME],
 		SingleNodeMultiWriter: methods[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
 		Snapshots:             methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT],
 		Clones:                methods[csi.ControllerServiceCapability_RPC_CLONE_VOLUME],
