@@ -111,7 +111,11 @@ func (a *App) provision(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	work := func(lead context.Context) error { return p.Run(lead, ctx.Done()) }
+	publisher, err := a.publisher(ctx, driver)
+	if err != nil {
+		return err
+	}
+	work := func(lead context.Context) error { return workers(lead, ctx, p, publisher) }
 	if a.election != nil {
 		return a.election.run(ctx, leaseName(name), work)
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	WorkerThreads      int
 	ShutdownTimeout    time.Duration
 
+	Capacity CapacityConfig
+
 	LeaderElection LeaderElectionConfig
 
 	HTTPEndpoint string
@@ -72,6 +74,9 @@ func (c Config) validate() error {
 		return fmt.Errorf("--shutdown-timeout is %s, must not be negative", c.ShutdownTimeout)
 	case c.Pprof && c.HTTPEndpoint == "":
 		return errors.New("--enable-pprof needs --http-endpoint")
+	}
+	if err := c.Capacity.validate(); err != nil {
+		return err
 	}
 	return c.LeaderElection.validate()
 }

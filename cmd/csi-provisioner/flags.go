@@ -40,6 +40,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	addHTTPFlags(set, &parsed.config)
 	addSourceFlags(set, &parsed.config)
 	addTopologyFlags(set, &parsed.config)
+	addCapacityFlags(set, &parsed.config.Capacity)
 	features, err := addFeatureFlag(set)
 	if err != nil {
 		return nil, err

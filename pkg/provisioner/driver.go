@@ -96,6 +96,11 @@ func (d *Driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequ
 	return call(ctx, d, d.controller.DeleteVolume, request)
 }
 
+// GetCapacity calls the driver, for no longer than the configured timeout.
+func (d *Driver) GetCapacity(ctx context.Context, request *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	return call(ctx, d, d.controller.GetCapacity, request)
+}
+
 func call[Request, Response any](
 	ctx context.Context, d *Driver,
 	method func(context.Context, *Request, ...grpc.CallOption) (*Response, error),

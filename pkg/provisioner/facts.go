@@ -26,6 +26,8 @@ type Facts struct {
 	Topology bool
 	// Attaches is of a driver that attaches volumes to nodes before they are used.
 	Attaches bool
+	// Capacity is of a driver that can tell how much room it has.
+	Capacity bool
 	// SingleNodeMultiWriter tells ReadWriteOnce from ReadWriteOncePod.
 	SingleNodeMultiWriter bool
 	// Snapshots, Clones and Modify are the capabilities CREATE_DELETE_SNAPSHOT,
@@ -93,6 +95,7 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration)
 		Name:                  name,
 		Topology:              services[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS],
 		Attaches:              methods[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME],
+		Capacity:              methods[csi.ControllerServiceCapability_RPC_GET_CAPACITY],
 		SingleNodeMultiWriter: methods[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
 		Snapshots:             methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT],
 		Clones:                methods[csi.ControllerServiceCapability_RPC_CLONE_VOLUME],
