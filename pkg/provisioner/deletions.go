@@ -50,11 +50,21 @@ func (d *deletions) patched(volume *corev1.PersistentVolume) {
 	}
 }
 
+// finished tells whether nothing is left to do for a volume that was in the cache.
+// What is forgotten has left the cache before, so one of the two knows.
 func (d *deletions) finished(volume *corev1.PersistentVolume) bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	_, done := d.done[volume.UID]
-	return done
+	d.mu.Unlock()
+	if done {
+		return true
+	}
+	cached, known, err := d.store.GetByKey(volume.Name)
+	if err != nil || !known {
+		return err == nil
+	}
+	object, ok := cached.(*corev1.PersistentVolume)
+	return ok && object.UID != volume.UID
 }
 
 func (d *deletions) gone(obj any) {
