@@ -108,9 +108,12 @@ func TestTopology(t *testing.T) {
 func TestAttachedVolume(t *testing.T) {
 	w := newWorld(t)
 	w.driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
-	w.start()
+	first := w.start()
 	w.createClaim("data")
 	volume := w.awaitBound("data")
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
 	attachment := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: w.name},
 		Spec: storagev1.VolumeAttachmentSpec{
@@ -121,6 +124,8 @@ func TestAttachedVolume(t *testing.T) {
 	if _, err := attachments.Create(t.Context(), attachment, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// It has the attachment in its cache before it works.
+	w.start()
 	w.deleteClaim("data")
 	w.eventually("its deletion is refused", func() error {
 		events, err := w.client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
