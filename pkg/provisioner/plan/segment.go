@@ -57,7 +57,7 @@ func spread(claimName string, segments int) int {
 func distinct(segments []Segment) []Segment {
 	sorted := slices.Clone(segments)
 	slices.SortFunc(sorted, func(a, b Segment) int { return cmp.Compare(a.String(), b.String()) })
-	return slices.CompactFunc(sorted, func(a, b Segment) bool { return maps.Equal(a, b) })
+	return slices.CompactFunc(sorted, maps.Equal[Segment, Segment])
 }
 
 // within tells whether all of the term holds for the segment, which may be finer.
