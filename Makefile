@@ -156,6 +156,11 @@ bench: build lab lab-deps ## Measure nfsplugin beside the system calls it cannot
 	cd test && $(GO_BUILD) -o $(abspath $(BIN))/bench ./bench
 	$(LAB) nfs --timeout 60m --xfs-size 16G -- $(CURDIR)/$(BIN)/bench --plugin $(CURDIR)/$(BIN)/nfsplugin $(BENCHFLAGS)
 
+.PHONY: bench-provisioner
+bench-provisioner: build lab-build ## Measure csi-provisioner beside a bare loop of its writes, on a real API server, here
+	cd test && $(GO_BUILD) -o $(abspath $(BIN))/bench-provisioner ./bench/provisioner
+	$(BIN)/bench-provisioner --kube $$($(LAB) build) --provisioner $(BIN)/csi-provisioner $(BENCHFLAGS)
+
 .PHONY: verify
 verify: ## Check formatting, vet, lint, tidy modules and scripts
 	hack/verify $(MODULES)

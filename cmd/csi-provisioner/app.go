@@ -111,7 +111,11 @@ func (a *App) provision(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	work := func(lead context.Context) error { return p.Run(lead, ctx.Done()) }
+	publisher, err := a.publisher(ctx, driver)
+	if err != nil {
+		return err
+	}
+	work := func(lead context.Context) error { return workers(lead, ctx, p, publisher) }
 	if a.election != nil {
 		return a.election.run(ctx, leaseName(name), work)
 	}
@@ -140,6 +144,11 @@ func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner,
 		RetryMax:              a.config.RetryIntervalMax,
 		Workers:               a.config.WorkerThreads,
 		DrainTimeout:          a.config.ShutdownTimeout,
+		Topology: provisioner.Topology{
+			Enabled:   a.config.Features.Topology,
+			Strict:    a.config.StrictTopology,
+			Immediate: a.config.ImmediateTopology,
+		},
 	})
 }
 

@@ -33,11 +33,15 @@ type Config struct {
 	CloningThreads        int
 	OrphanSweepInterval   time.Duration
 	Features              Features
+	StrictTopology        bool
+	ImmediateTopology     bool
 
 	RetryIntervalStart time.Duration
 	RetryIntervalMax   time.Duration
 	WorkerThreads      int
 	ShutdownTimeout    time.Duration
+
+	Capacity CapacityConfig
 
 	LeaderElection LeaderElectionConfig
 
@@ -70,6 +74,9 @@ func (c Config) validate() error {
 		return fmt.Errorf("--shutdown-timeout is %s, must not be negative", c.ShutdownTimeout)
 	case c.Pprof && c.HTTPEndpoint == "":
 		return errors.New("--enable-pprof needs --http-endpoint")
+	}
+	if err := c.Capacity.validate(); err != nil {
+		return err
 	}
 	return c.LeaderElection.validate()
 }

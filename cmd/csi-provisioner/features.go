@@ -8,12 +8,14 @@ import (
 )
 
 const (
+	gateTopology        featuregate.Feature = "Topology"
 	gateAttributesClass featuregate.Feature = "VolumeAttributesClass"
 	gateCrossNamespace  featuregate.Feature = "CrossNamespaceVolumeDataSource"
 )
 
 // Features are the flag --feature-gates.
 type Features struct {
+	Topology                       bool
 	VolumeAttributesClass          bool
 	CrossNamespaceVolumeDataSource bool
 }
@@ -22,6 +24,7 @@ type Features struct {
 func addFeatureFlag(set *pflag.FlagSet) (func() Features, error) {
 	gates := featuregate.NewFeatureGate()
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		gateTopology:        {Default: true, PreRelease: featuregate.GA},
 		gateAttributesClass: {Default: true, PreRelease: featuregate.GA},
 		gateCrossNamespace:  {Default: false, PreRelease: featuregate.Alpha},
 	})
@@ -31,6 +34,7 @@ func addFeatureFlag(set *pflag.FlagSet) (func() Features, error) {
 	gates.AddFlag(set)
 	return func() Features {
 		return Features{
+			Topology:                       gates.Enabled(gateTopology),
 			VolumeAttributesClass:          gates.Enabled(gateAttributesClass),
 			CrossNamespaceVolumeDataSource: gates.Enabled(gateCrossNamespace),
 		}

@@ -39,6 +39,8 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	addLeaderElectionFlags(set, &parsed.config.LeaderElection)
 	addHTTPFlags(set, &parsed.config)
 	addSourceFlags(set, &parsed.config)
+	addTopologyFlags(set, &parsed.config)
+	addCapacityFlags(set, &parsed.config.Capacity)
 	features, err := addFeatureFlag(set)
 	if err != nil {
 		return nil, err

@@ -26,12 +26,14 @@ func TestDefaults(t *testing.T) {
 		RetryIntervalStart:   time.Second,
 		RetryIntervalMax:     5 * time.Minute,
 		WorkerThreads:        100,
+		ImmediateTopology:    true,
+		Capacity:             CapacityConfig{Threads: 1, PollInterval: time.Minute, OwnerLevel: 1, QPS: 1, Burst: 5},
 		ShutdownTimeout:      25 * time.Second,
 
 		PreventModeConversion: true,
 		CloningThreads:        1,
 		OrphanSweepInterval:   5 * time.Minute,
-		Features:              Features{VolumeAttributesClass: true},
+		Features:              Features{Topology: true, VolumeAttributesClass: true},
 
 		LeaderElection: LeaderElectionConfig{
 			LeaseDuration: 15 * time.Second,
@@ -50,6 +52,8 @@ func TestDefaults(t *testing.T) {
 
 func TestEveryFlagIsRead(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/env")
+	t.Setenv("NAMESPACE", "n")
+	t.Setenv("POD_NAME", "p")
 	parsed, err := parseFlags(strings.Fields(`
 		--csi-address=/s --timeout=2s --kubeconfig=/k --master=https://m --kube-api-qps=3 --kube-api-burst=4
 		--volume-name-prefix=v --volume-name-uuid-length=5 --default-fstype=xfs --extra-create-metadata
@@ -57,7 +61,9 @@ func TestEveryFlagIsRead(t *testing.T) {
 		--shutdown-timeout=9s --leader-election --leader-election-namespace=n --leader-election-lease-duration=30s
 		--leader-election-renew-deadline=20s --leader-election-retry-period=10s --http-endpoint=:1
 		--prevent-volume-mode-conversion=false --cloning-protection-threads=2 --snapshot-orphan-sweep-interval=3s
-		--feature-gates=VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true --metrics-path=/m --enable-pprof -v=4 --logging-format=json`), &bytes.Buffer{})
+		--strict-topology --immediate-topology=false --feature-gates=Topology=true,VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true 
+		--enable-capacity --capacity-threads=11 --capacity-poll-interval=12s --capacity-ownerref-level=2
+		--capacity-for-immediate-binding --kube-api-capacity-qps=13 --kube-api-capacity-burst=14 --metrics-path=/m --enable-pprof -v=4 --logging-format=json`), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +77,12 @@ func TestEveryFlagIsRead(t *testing.T) {
 			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 10 * time.Second,
 		},
 		CloningThreads: 2, OrphanSweepInterval: 3 * time.Second,
-		Features:     Features{CrossNamespaceVolumeDataSource: true},
+		Features:       Features{Topology: true, CrossNamespaceVolumeDataSource: true},
+		StrictTopology: true,
+		Capacity: CapacityConfig{
+			Enabled: true, Threads: 11, PollInterval: 12 * time.Second, OwnerLevel: 2, Immediate: true, QPS: 13, Burst: 14,
+			Namespace: "n", Pod: "p",
+		},
 		HTTPEndpoint: ":1", MetricsPath: "/m", Pprof: true,
 	}
 	if parsed.config != want {

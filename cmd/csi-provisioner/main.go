@@ -21,6 +21,7 @@ import (
 var version = "dev"
 
 func main() {
+	collectOften()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	// The first signal stops gracefully, the second one at once.
 	context.AfterFunc(ctx, stop)

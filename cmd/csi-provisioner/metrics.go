@@ -10,6 +10,7 @@ import (
 )
 
 type telemetry struct {
+	registry *prometheus.Registry
 	gatherer prometheus.Gatherer
 	// calls of the CSI driver.
 	calls csimetrics.CSIMetricsManager
@@ -35,6 +36,7 @@ func newTelemetry() (*telemetry, error) {
 	// Process and Go metrics are in the registry that client-go's metrics are in.
 	calls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false))
 	return &telemetry{
+		registry: registry,
 		gatherer: prometheus.Gatherers{registry, calls.GetRegistry(), legacyregistry.DefaultGatherer},
 		calls:    calls,
 		library:  library,

@@ -15,25 +15,31 @@ import (
 // is saved already: see session.
 type drainingClient struct {
 	kubernetes.Interface
-	base context.Context
+	base      context.Context
+	deletions *deletions
 }
 
 func (c drainingClient) CoreV1() typedcorev1.CoreV1Interface {
-	return drainingCore{CoreV1Interface: c.Interface.CoreV1(), base: c.base}
+	return drainingCore{CoreV1Interface: c.Interface.CoreV1(), drainingClient: c}
 }
 
 type drainingCore struct {
 	typedcorev1.CoreV1Interface
-	base context.Context
+	drainingClient drainingClient
 }
 
 func (c drainingCore) PersistentVolumes() typedcorev1.PersistentVolumeInterface {
-	return drainingVolumes{PersistentVolumeInterface: c.CoreV1Interface.PersistentVolumes(), base: c.base}
+	return drainingVolumes{
+		PersistentVolumeInterface: c.CoreV1Interface.PersistentVolumes(),
+		base:                      c.drainingClient.base,
+		deletions:                 c.drainingClient.deletions,
+	}
 }
 
 type drainingVolumes struct {
 	typedcorev1.PersistentVolumeInterface
-	base context.Context
+	base      context.Context
+	deletions *deletions
 }
 
 // Create does nothing: session.Provision has saved the PersistentVolume.
@@ -50,5 +56,9 @@ func (v drainingVolumes) Delete(ctx context.Context, name string, options metav1
 func (v drainingVolumes) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.PersistentVolume, error) {
 	ctx, cancel := follow(ctx, v.base)
 	defer cancel()
-	return v.PersistentVolumeInterface.Patch(ctx, name, kind, data, options, subresources...)
+	volume, err := v.PersistentVolumeInterface.Patch(ctx, name, kind, data, options, subresources...)
+	if err == nil {
+		v.deletions.patched(volume)
+	}
+	return volume, err
 }

@@ -52,6 +52,9 @@ type Config struct {
 	ProtectionWorkers   int
 	OrphanSweepInterval time.Duration
 
+	// Topology of drivers that have one.
+	Topology Topology
+
 	// RetryMin and RetryMax bound the exponential back-off of each claim and volume.
 	RetryMin, RetryMax time.Duration
 	// Workers is how many claims, and how many deletions, are worked on at a time.
@@ -74,8 +77,13 @@ type Provisioner struct {
 	// retries of claims, by UID, and of volumes, by name.
 	retries workqueue.TypedRateLimiter[string]
 	// deleted are the names of volumes that were deleted a short while ago.
-	deleted recent
-	busy    busy
+	deleted    recent
+	busy       busy
+	unfinished unfinished
+	// places is nil for a driver without topology.
+	places *places
+	// attachments are nil for a driver that does not attach volumes.
+	attachments *attachments
 }
 
 // New checks config. It must not run beside other users of Kubernetes clients in
@@ -85,7 +93,7 @@ func New(config Config) (*Provisioner, error) {
 		return nil, fmt.Errorf("provisioner: %w", err)
 	}
 	client := config.Client
-	factory := informers.NewSharedInformerFactoryWithOptions(client, resyncPeriod, informers.WithTransform(trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, resyncPeriod, informers.WithTransform(newTrimmer().trim))
 	p := &Provisioner{
 		config:    config,
 		client:    client,
@@ -95,6 +103,12 @@ func New(config Config) (*Provisioner, error) {
 		volumes:   factory.Core().V1().PersistentVolumes().Lister(),
 		sources:   sources{client: config.Dynamic},
 		retries:   backOff[string](config),
+	}
+	if config.Topology.Enabled && config.Driver.Facts().Topology {
+		p.places = newPlaces(factory)
+	}
+	if config.Driver.Facts().Attaches {
+		p.attachments = newAttachments(factory)
 	}
 	var err error
 	if p.session, err = newSession(p); err != nil {

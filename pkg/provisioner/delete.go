@@ -24,6 +24,9 @@ func (p *Provisioner) remove(ctx context.Context, volume *corev1.PersistentVolum
 	if source.VolumeHandle == "" {
 		return fmt.Errorf("%w: %s has no volume handle", plan.ErrVolume, volume.Name)
 	}
+	if err := p.attachments.refuseAttached(ctx, driver, volume); err != nil {
+		return err
+	}
 	secrets, err := p.deletionSecrets(ctx, volume)
 	if err != nil {
 		return err

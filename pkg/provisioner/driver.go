@@ -96,6 +96,11 @@ func (d *Driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequ
 	return call(ctx, d, d.controller.DeleteVolume, request)
 }
 
+// GetCapacity calls the driver, for no longer than the configured timeout.
+func (d *Driver) GetCapacity(ctx context.Context, request *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	return call(ctx, d, d.controller.GetCapacity, request)
+}
+
 func call[Request, Response any](
 	ctx context.Context, d *Driver,
 	method func(context.Context, *Request, ...grpc.CallOption) (*Response, error),
@@ -124,6 +129,10 @@ func (d *Driver) readmit(ctx context.Context) bool {
 	after, err := d.askAgain(ctx)
 	if err == nil && after.Name != before.Name {
 		err = fmt.Errorf("%w: it was %q and is %q now", ErrDriverChanged, before.Name, after.Name)
+	}
+	if err == nil && (after.Topology != before.Topology || after.Attaches != before.Attaches) {
+		// What to watch for them is settled when starting.
+		err = fmt.Errorf("%w: %s has another topology or attaches volumes otherwise than before", ErrDriverChanged, after.Name)
 	}
 	if err != nil {
 		select {

@@ -79,17 +79,12 @@ func TestConnectStopsWaiting(t *testing.T) {
 }
 
 func TestConnectRefuses(t *testing.T) {
-	const createDelete = csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME
 	tests := map[string]struct {
 		change func(*drivertest.Driver)
 		says   string
 	}{
 		"no controller": {func(d *drivertest.Driver) { d.SetServices() }, "no controller service"},
 		"cannot create": {func(d *drivertest.Driver) { d.SetCapabilities() }, "CREATE_DELETE_VOLUME"},
-		"topology": {func(d *drivertest.Driver) {
-			d.SetCapabilities(createDelete)
-			d.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
-		}, "topology"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,12 @@ var errNotReady = errors.New("driver says it is not ready")
 type Facts struct {
 	// Name is the driver's, as in a StorageClass's provisioner.
 	Name string
+	// Topology is of a driver whose volumes cannot be reached from every node.
+	Topology bool
+	// Attaches is of a driver that attaches volumes to nodes before they are used.
+	Attaches bool
+	// Capacity is of a driver that can tell how much room it has.
+	Capacity bool
 	// SingleNodeMultiWriter tells ReadWriteOnce from ReadWriteOncePod.
 	SingleNodeMultiWriter bool
 	// Snapshots, Clones and Modify are the capabilities CREATE_DELETE_SNAPSHOT,
@@ -78,10 +84,6 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration)
 	if !services[csi.PluginCapability_Service_CONTROLLER_SERVICE] {
 		return nil, fmt.Errorf("%w: %s has no controller service", ErrUnsupportedDriver, name)
 	}
-	if services[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS] {
-		// Its volumes would be saved without saying from where they can be reached.
-		return nil, fmt.Errorf("%w: %s has topology, which is not supported", ErrUnsupportedDriver, name)
-	}
 	methods, err := rpc.GetControllerCapabilities(ctx, conn)
 	if err != nil {
 		return nil, fmt.Errorf("get controller capabilities of %s: %w", name, err)
@@ -91,6 +93,9 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration)
 	}
 	return &Facts{
 		Name:                  name,
+		Topology:              services[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS],
+		Attaches:              methods[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME],
+		Capacity:              methods[csi.ControllerServiceCapability_RPC_GET_CAPACITY],
 		SingleNodeMultiWriter: methods[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
 		Snapshots:             methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT],
 		Clones:                methods[csi.ControllerServiceCapability_RPC_CLONE_VOLUME],

@@ -48,7 +48,13 @@ type world struct {
 // newWorld has the objects in its API server; change may be nil.
 func newWorld(t *testing.T, change func(*Config), objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{T: t, driver: drivertest.New(driverName)}
+	return newWorldOf(t, drivertest.New(driverName), change, objects...)
+}
+
+// newWorldOf is for a driver that must say something of itself before it is asked.
+func newWorldOf(t *testing.T, driver *drivertest.Driver, change func(*Config), objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{T: t, driver: driver}
 	w.client = fake.NewClientset(objects...)
 	w.dynamic = newDynamic()
 	w.socket = startDriver(t, w.driver)

@@ -32,6 +32,9 @@ func (s *session) provision(ctx context.Context, options controller.ProvisionOpt
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
+	if err := s.place(ctx, creation, options); err != nil {
+		return nil, s.unfinished.reschedule(options.PVName, err), err
+	}
 	secrets, err := s.readSecret(ctx, creation.Secret)
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
@@ -50,7 +53,7 @@ func (s *session) create(ctx context.Context, creation *plan.Creation, secrets m
 	request.Secrets = secrets
 	response, err := s.config.Driver.CreateVolume(ctx, request)
 	if err != nil {
-		return nil, plan.CreateState(err), s.failure("CreateVolume", err, secrets)
+		return nil, creation.FailedState(err), s.failure("CreateVolume", err, secrets)
 	}
 	volume, err := creation.Volume(response)
 	if err != nil {

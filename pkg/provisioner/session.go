@@ -24,6 +24,7 @@ type session struct {
 	journal    *journal.Journal
 	protection *protection
 	events     record.EventRecorder
+	deletions  *deletions
 }
 
 var (
@@ -37,6 +38,7 @@ func (s *session) Provision(ctx context.Context, options controller.ProvisionOpt
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 	volume, state, err := s.provision(ctx, options)
+	s.unfinished.note(options.PVName, state)
 	return volume, state, s.retried(err, string(options.PVC.UID))
 }
 
@@ -65,6 +67,7 @@ func (s *session) retried(err error, key string) error {
 // the watched objects' indexes cannot be added later.
 func newSession(p *Provisioner) (*session, error) {
 	s := &session{Provisioner: p}
+	s.deletions = newDeletions(s.informers.Core().V1().PersistentVolumes().Informer())
 	s.base, s.abandon = context.WithCancelCause(context.Background())
 	claims := s.informers.Core().V1().PersistentVolumeClaims().Informer()
 	if err := claims.AddIndexers(cache.Indexers{originIndex: indexOrigin}); err != nil {
@@ -77,7 +80,7 @@ func newSession(p *Provisioner) (*session, error) {
 	s.library = controller.NewProvisionController(
 		// Events of the last operations are sent after work has ended.
 		s.base,
-		drainingClient{Interface: s.client, base: s.base},
+		drainingClient{Interface: s.client, base: s.base, deletions: s.deletions},
 		s.config.Driver.Facts().Name,
 		s,
 		s.libraryOptions()...,
@@ -101,8 +104,8 @@ func (s *session) ShouldProvision(ctx context.Context, _ *corev1.PersistentVolum
 }
 
 // ShouldDelete implements controller.DeletionGuard, as ShouldProvision does.
-func (s *session) ShouldDelete(ctx context.Context, _ *corev1.PersistentVolume) bool {
-	return ctx.Err() == nil
+func (s *session) ShouldDelete(ctx context.Context, volume *corev1.PersistentVolume) bool {
+	return ctx.Err() == nil && !s.deletions.finished(volume)
 }
 
 // SupportsBlock implements controller.BlockProvisioner. The capability in the

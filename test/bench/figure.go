@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/nfs-csi/nfs-csi/test/bench/internal/report"
 )
 
 // samples of one operation.
@@ -92,27 +94,20 @@ func ratio(name string, value, floor samples) {
 // figure prints one line.
 func figure(name string, value, floor time.Duration, target float64) {
 	r := float64(value) / float64(floor)
-	fmt.Printf("bench %s value=%s floor=%s ratio=%.2f target=%.2f %s\n",
-		name, round(value), round(floor), r, target, verdict(r <= target))
+	report.Line{
+		Name: name, Value: round(value).String(), Floor: round(floor).String(),
+		Ratio: fmt.Sprintf("%.2f", r), Target: fmt.Sprintf("%.2f", target), OK: r <= target,
+	}.Print()
 }
 
 // fact prints the p50 and the p99 of what there is no target for.
 func fact(name string, value samples) {
 	for _, p := range []int{50, 99} {
-		fmt.Printf("bench %s/p%d value=%s floor=none ratio=none target=none ok\n", name, p, round(value.percentile(p)))
+		report.Line{
+			Name: fmt.Sprintf("%s/p%d", name, p), Value: round(value.percentile(p)).String(),
+			Floor: "none", Ratio: "none", Target: "none", OK: true,
+		}.Print()
 	}
-}
-
-// absolute prints one line of a figure that has no floor.
-func absolute(name string, value, target float64, unit string) {
-	fmt.Printf("bench %s value=%.1f%s floor=none ratio=none target=%.1f%s %s\n", name, value, unit, target, unit, verdict(value <= target))
-}
-
-func verdict(ok bool) string {
-	if ok {
-		return "ok"
-	}
-	return "short"
 }
 
 func round(d time.Duration) time.Duration {

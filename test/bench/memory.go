@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/nfs-csi/nfs-csi/test/bench/internal/report"
 )
 
 // benchMemory: what the plugin holds once it has served every quick call.
@@ -21,11 +18,11 @@ func benchMemory(b *bench) error {
 	if err := b.delete(v); err != nil {
 		return err
 	}
-	rss, err := residentMiB(b.process.Process.Pid)
+	rss, err := report.ResidentMiB(b.process.Process.Pid)
 	if err != nil {
 		return err
 	}
-	absolute(b.name("memory-idle"), rss, 40, "MiB")
+	report.AtMost(b.name("memory-idle"), rss, 40, "MiB")
 	return nil
 }
 
@@ -38,7 +35,7 @@ func (b *bench) watchMemory() (stop func() (peak float64, err error)) {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			rss, err := residentMiB(b.process.Process.Pid)
+			rss, err := report.ResidentMiB(b.process.Process.Pid)
 			peak = max(peak, rss)
 			if err != nil {
 				result <- err
@@ -57,20 +54,4 @@ func (b *bench) watchMemory() (stop func() (peak float64, err error)) {
 		err := <-result
 		return peak, err
 	}
-}
-
-func residentMiB(pid int) (float64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if kb, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
-			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(kb, "kB")))
-			return float64(n) / 1024, err
-		}
-	}
-	return 0, fmt.Errorf("no VmRSS in %s", f.Name())
 }

@@ -21,7 +21,8 @@ const (
 	// raceEnv is csi-provisioner with the race detector, for the tests of faults.
 	raceEnv = "CSI_PROVISIONER_RACE"
 
-	manifestsDir = "../../deploy/kubernetes"
+	// With the optional components.
+	manifestsDir = "../manifests/testdata/optional"
 	startTimeout = time.Minute
 )
 

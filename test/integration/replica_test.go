@@ -28,16 +28,24 @@ func (w *world) start(args ...string) *replica {
 
 func (w *world) startProgram(program string, args ...string) *replica {
 	w.Helper()
-	address := freeAddress(w.T)
-	args = append([]string{
+	return w.run(program, w.args(args)...)
+}
+
+func (w *world) args(more []string) []string {
+	return append([]string{
 		"--csi-address=" + w.socket(),
 		"--kubeconfig=" + w.kubeconfig,
-		"--http-endpoint=" + address,
 		"--retry-interval-start=50ms",
 		"--leader-election-namespace=" + accountNamespace,
 		"-v=5",
-	}, args...)
-	process, err := cluster.StartProcess(w.dir, "csi-provisioner", program, args...)
+	}, more...)
+}
+
+// run starts a program and waits until it serves.
+func (w *world) run(program string, args ...string) *replica {
+	w.Helper()
+	address := freeAddress(w.T)
+	process, err := cluster.StartProcess(w.dir, "csi-provisioner", program, append(args, "--http-endpoint="+address)...)
 	if err != nil {
 		w.Fatal(err)
 	}

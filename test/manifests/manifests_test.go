@@ -24,6 +24,8 @@ const (
 	ephemeral = "testdata/ephemeral"
 	takeover  = "testdata/csi-driver-nfs"
 	sidecars  = "testdata/sidecars"
+	// With all that csi-provisioner can do besides.
+	optional = "testdata/optional"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -35,6 +37,7 @@ func TestGolden(t *testing.T) {
 		"ephemeral.yaml":      ephemeral,
 		"csi-driver-nfs.yaml": takeover,
 		"sidecars.yaml":       sidecars,
+		"optional.yaml":       optional,
 	} {
 		t.Run(golden, func(t *testing.T) {
 			got, err := manifests.Render(dir)

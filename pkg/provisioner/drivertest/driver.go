@@ -39,6 +39,7 @@ type Driver struct {
 	deletes      []*csi.DeleteVolumeRequest
 	onCreate     CreateHook
 	onDelete     DeleteHook
+	capacity     int64
 	server       *grpc.Server
 	served       chan error
 }
@@ -107,6 +108,9 @@ func (d *Driver) SetServices(services ...csi.PluginCapability_Service_Type) {
 func (d *Driver) SetCapabilities(capabilities ...csi.ControllerServiceCapability_RPC_Type) {
 	d.locked(func() { d.capabilities = capabilities })
 }
+
+// SetCapacity says what GetCapacity answers, wherever it is asked about.
+func (d *Driver) SetCapacity(bytes int64) { d.locked(func() { d.capacity = bytes }) }
 
 // OnCreate sets what CreateVolume does from now on; nil for the usual.
 func (d *Driver) OnCreate(hook CreateHook) { d.locked(func() { d.onCreate = hook }) }
@@ -227,6 +231,13 @@ func (d *Driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequ
 		return hook(ctx, request, next)
 	}
 	return next()
+}
+
+// GetCapacity implements csi.ControllerServer.
+func (d *Driver) GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &csi.GetCapacityResponse{AvailableCapacity: d.capacity}, nil
 }
 
 func (d *Driver) delete(request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {

@@ -43,6 +43,8 @@ type Creation struct {
 	Template *corev1.PersistentVolume
 	// Origin is what the volume is filled from, nil for an empty volume.
 	Origin *Origin
+
+	placed placed
 }
 
 // NewCreation decides what to ask of the driver for a claim. Everything that can

@@ -17,6 +17,7 @@ type stored struct {
 	Secret   *SecretRef               `json:"secret,omitempty"`
 	Template *corev1.PersistentVolume `json:"volume"`
 	Origin   *Origin                  `json:"origin,omitempty"`
+	Topology bool                     `json:"topology,omitempty"`
 }
 
 // Store is the Creation for RestoreCreation.
@@ -25,7 +26,7 @@ func (c *Creation) Store() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store volume %s: %w", c.Request.GetName(), err)
 	}
-	return json.Marshal(stored{Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin})
+	return json.Marshal(stored{Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin, Topology: c.placed.topology})
 }
 
 // RestoreCreation is what Store was given.
@@ -42,5 +43,9 @@ func RestoreCreation(data []byte) (*Creation, error) {
 	if from.Template == nil || from.Template.Spec.CSI == nil || from.Template.Spec.ClaimRef == nil || request.GetName() == "" {
 		return nil, errors.New("it is not a stored volume")
 	}
-	return &Creation{Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin}, nil
+	return &Creation{
+		Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin,
+		// There may be no claim any longer that could be scheduled again.
+		placed: placed{topology: from.Topology},
+	}, nil
 }

@@ -50,6 +50,7 @@ func (c *Creation) Volume(response *csi.CreateVolumeResponse) (*corev1.Persisten
 	source.VolumeAttributes = map[string]string{}
 	maps.Copy(source.VolumeAttributes, made.GetVolumeContext())
 	source.VolumeAttributes[identityAttribute] = identity
+	volume.Spec.NodeAffinity = c.nodeAffinity(made)
 	return volume, nil
 }
 

@@ -43,6 +43,19 @@ type Cluster struct {
 // Start starts a cluster from the multi-call binary that `lab build` makes. It
 // returns when the API server is ready; on an error nothing keeps running.
 func Start(ctx context.Context, binary string) (*Cluster, error) {
+	c, err := StartAPIServer(ctx, binary)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.StartControllers(); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// StartAPIServer is Start without the controllers: nothing changes an object but
+// its callers.
+func StartAPIServer(ctx context.Context, binary string) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "integration-")
 	if err != nil {
 		return nil, err
@@ -55,7 +68,7 @@ func Start(ctx context.Context, binary string) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	ports, err := freePorts(4)
+	ports, err := freePorts(3)
 	if err != nil {
 		return err
 	}
@@ -80,17 +93,26 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.Admin, err = kubernetes.NewForConfig(c.Config(adminToken)); err != nil {
 		return err
 	}
-	if err := c.await(ctx, "the API server", func(ctx context.Context) error {
+	return c.await(ctx, "the API server", func(ctx context.Context) error {
 		return c.Admin.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	}); err != nil {
+	})
+}
+
+// StartControllers adds kube-controller-manager; args are added to its own.
+func (c *Cluster) StartControllers(args ...string) error {
+	ports, err := freePorts(1)
+	if err != nil {
 		return err
 	}
 	kubeconfig, err := c.Kubeconfig("admin", adminToken)
 	if err != nil {
 		return err
 	}
-	return c.run("kube-controller-manager", controllerManagerArgs(kubeconfig, ports[3]))
+	return c.run("kube-controller-manager", append(controllerManagerArgs(kubeconfig, ports[0]), args...))
 }
+
+// AdminConfig may do everything.
+func (c *Cluster) AdminConfig() *rest.Config { return c.Config(adminToken) }
 
 // Stop ends everything and removes the files.
 func (c *Cluster) Stop() error {

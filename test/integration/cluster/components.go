@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,5 +93,13 @@ func (c *Cluster) Kubeconfig(name, token string) (string, error) {
 		AuthInfos:      map[string]*api.AuthInfo{name: {Token: token}},
 		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
 	}
-	return path, clientcmd.WriteToFile(config, path)
+	// Tests that run at the same time write the same file, and read it meanwhile.
+	part, err := os.CreateTemp(c.Dir, name+"-*.part")
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(part.Close(), clientcmd.WriteToFile(config, part.Name())); err != nil {
+		return "", err
+	}
+	return path, os.Rename(part.Name(), path)
 }

@@ -49,6 +49,9 @@ func StartProcess(dir, name, path string, args ...string) (*Process, error) {
 // Signal sends a signal to the process itself.
 func (p *Process) Signal(signal syscall.Signal) error { return p.cmd.Process.Signal(signal) }
 
+// PID is the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

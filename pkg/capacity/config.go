@@ -1,0 +1,121 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// resyncPeriod repairs what a missed event left undone.
+const resyncPeriod = 15 * time.Minute
+
+// Driver is what answers.
+type Driver interface {
+	GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error)
+}
+
+// Config is what a Publisher needs.
+type Config struct {
+	// Client has a rate limit of its own, or publishing would slow provisioning.
+	Client kubernetes.Interface
+	Driver Driver
+	// DriverName is the driver's own name for itself.
+	DriverName string
+	// Namespace of the objects.
+	Namespace string
+	// Owners of the objects, which go when their owner goes; may be empty.
+	Owners []metav1.OwnerReference
+
+	// Topology of the driver: with it there is a figure for each segment that a
+	// node is in, without it one for the whole cluster.
+	Topology bool
+	// Node is empty, or the only node that the driver serves, with its Segment.
+	Node    string
+	Segment plan.Segment
+	// Immediate publishes also for classes whose claims are bound at once.
+	Immediate bool
+
+	// PollInterval is how often the driver is asked again.
+	PollInterval time.Duration
+	// Threads is how many questions are asked at the same time.
+	Threads int
+	// RetryMin and RetryMax bound the exponential back-off of each figure.
+	RetryMin, RetryMax time.Duration
+}
+
+// Publisher keeps the published figures of one driver up to date.
+type Publisher struct {
+	config  Config
+	manager string
+
+	factory  informers.SharedInformerFactory
+	own      informers.SharedInformerFactory
+	classes  storagelisters.StorageClassLister
+	objects  storagelisters.CSIStorageCapacityNamespaceLister
+	segments func() ([]plan.Segment, error)
+
+	queue   workqueue.TypedRateLimitingInterface[string]
+	changed chan struct{}
+
+	mu      sync.Mutex
+	targets map[string]target
+}
+
+// New checks config.
+func New(config Config) (*Publisher, error) {
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("capacity: %w", err)
+	}
+	p := &Publisher{
+		config:  config,
+		manager: managedBy,
+		factory: informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod, informers.WithTransform(trim)),
+		changed: make(chan struct{}, 1),
+		targets: map[string]target{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryMin, config.RetryMax),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: "csistoragecapacity"}),
+	}
+	if config.Node != "" {
+		p.manager += "-" + config.Node
+	}
+	p.own = informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod,
+		informers.WithNamespace(config.Namespace), informers.WithTransform(trim),
+		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+			options.LabelSelector = labels.Set{driverLabel: config.DriverName, managedByLabel: p.manager}.String()
+		}))
+	p.classes = p.factory.Storage().V1().StorageClasses().Lister()
+	p.objects = p.own.Storage().V1().CSIStorageCapacities().Lister().CSIStorageCapacities(config.Namespace)
+	p.segments = p.whereNodesAre()
+	return p, p.watch()
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("no Kubernetes client")
+	case c.Driver == nil || c.DriverName == "":
+		return errors.New("no CSI driver")
+	case c.Namespace == "":
+		return errors.New("no namespace for the objects")
+	case c.PollInterval <= 0:
+		return fmt.Errorf("poll interval %s, must be positive", c.PollInterval)
+	case c.Threads <= 0:
+		return fmt.Errorf("%d threads, must be positive", c.Threads)
+	case c.RetryMin <= 0 || c.RetryMax < c.RetryMin:
+		return fmt.Errorf("retry interval from %s to %s, must be positive and not shrink", c.RetryMin, c.RetryMax)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package capacity
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+const driverName = "nfs.example"
+
+func class(name, provisioner string, mode storagev1.VolumeBindingMode) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner, VolumeBindingMode: &mode}
+}
+
+func object(name, class string, selector *metav1.LabelSelector) *storagev1.CSIStorageCapacity {
+	return &storagev1.CSIStorageCapacity{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name,
+			Labels: map[string]string{driverLabel: driverName, managedByLabel: managedBy},
+		},
+		StorageClassName: class, NodeTopology: selector,
+	}
+}
+
+func in(labels map[string]string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: labels}
+}
+
+func TestGoal(t *testing.T) {
+	classes := []*storagev1.StorageClass{
+		class("late", driverName, storagev1.VolumeBindingWaitForFirstConsumer),
+		class("now", driverName, storagev1.VolumeBindingImmediate),
+		class("foreign", "other.example", storagev1.VolumeBindingWaitForFirstConsumer),
+		{ObjectMeta: metav1.ObjectMeta{Name: "unsaid"}, Provisioner: driverName},
+	}
+	zones := []plan.Segment{{"zone": "a"}, {"zone": "b"}, {"zone": "a"}}
+	tests := map[string]struct {
+		immediate bool
+		segments  []plan.Segment
+		want      []string
+	}{
+		"whole cluster":     {false, []plan.Segment{{}}, []string{"late/"}},
+		"immediate too":     {true, []plan.Segment{{}}, []string{"late/", "now/", "unsaid/"}},
+		"each segment once": {false, zones, []string{"late/zone=a", "late/zone=b"}},
+		"no node":           {false, nil, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := slices.Sorted(maps.Keys(goal(driverName, test.immediate, classes, test.segments)))
+			if !slices.Equal(got, test.want) {
+				t.Errorf("goal is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAssign(t *testing.T) {
+	targets := goal(driverName, false, []*storagev1.StorageClass{class("late", driverName, storagev1.VolumeBindingWaitForFirstConsumer)},
+		[]plan.Segment{{"zone": "a"}})
+	own, obsolete := assign(targets, []*storagev1.CSIStorageCapacity{
+		object("second", "late", in(map[string]string{"zone": "a"})),
+		object("first", "late", in(map[string]string{"zone": "a"})),
+		object("elsewhere", "late", in(map[string]string{"zone": "b"})),
+		object("other-class", "now", in(map[string]string{"zone": "a"})),
+		object("nowhere", "late", nil),
+		object("expressive", "late", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"a"}}}}),
+	})
+	if got := own["late/zone=a"]; len(own) != 1 || got == nil || got.Name != "first" {
+		t.Errorf("own is %v", own)
+	}
+	var names []string
+	for _, o := range obsolete {
+		names = append(names, o.Name)
+	}
+	slices.Sort(names)
+	if want := []string{"elsewhere", "expressive", "nowhere", "other-class", "second"}; !slices.Equal(names, want) {
+		t.Errorf("obsolete are %q, want %q", names, want)
+	}
+}

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"cmp"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Segment is one place in a driver's topology: a value for each of its keys.
+type Segment map[string]string
+
+// allowedSegments are all combinations that the terms allow.
+func allowedSegments(terms []corev1.TopologySelectorTerm) []Segment {
+	var all []Segment
+	for _, term := range terms {
+		if len(term.MatchLabelExpressions) == 0 {
+			continue
+		}
+		combined := []Segment{{}}
+		for _, expression := range term.MatchLabelExpressions {
+			var next []Segment
+			for _, segment := range combined {
+				for _, value := range expression.Values {
+					extended := maps.Clone(segment)
+					extended[expression.Key] = value
+					next = append(next, extended)
+				}
+			}
+			combined = next
+		}
+		all = append(all, combined...)
+	}
+	return distinct(all)
+}
+
+// spread tells claims apart: those of a StatefulSet get consecutive segments.
+func spread(claimName string, segments int) int {
+	ordinal := uint64(0)
+	base := claimName
+	if i := strings.LastIndexByte(claimName, '-'); i >= 0 {
+		if n, err := strconv.ParseUint(claimName[i+1:], 10, 32); err == nil {
+			base, ordinal = claimName[:i], n
+		}
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(base)) // never fails
+	return int((uint64(hash.Sum32()) + ordinal) % uint64(segments))
+}
+
+// distinct sorts, so that each try of a claim asks for the same.
+func distinct(segments []Segment) []Segment {
+	sorted := slices.Clone(segments)
+	slices.SortFunc(sorted, func(a, b Segment) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.CompactFunc(sorted, maps.Equal[Segment, Segment])
+}
+
+// within tells whether all of the term holds for the segment, which may be finer.
+func (s Segment) within(term Segment) bool {
+	for key, value := range term {
+		if got, found := s[key]; !found || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (s Segment) keys() []string { return slices.Sorted(maps.Keys(s)) }
+
+// String is key=value for each key, in order.
+func (s Segment) String() string {
+	var pairs []string
+	for _, key := range s.keys() {
+		pairs = append(pairs, key+"="+s[key])
+	}
+	return strings.Join(pairs, ",")
+}
+
+func topologies(segments []Segment) []*csi.Topology {
+	var all []*csi.Topology
+	for _, segment := range segments {
+		all = append(all, &csi.Topology{Segments: segment})
+	}
+	return all
+}

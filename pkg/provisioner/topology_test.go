@@ -1,0 +1,188 @@
+package provisioner
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+)
+
+const selectedNode = "volume.kubernetes.io/selected-node"
+
+// newZonedWorld has a node in each of the zones a and b, and a class that waits
+// for the first consumer.
+func newZonedWorld(t *testing.T, topology Topology, objects ...runtime.Object) *world {
+	t.Helper()
+	class := testClass(nil)
+	class.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
+	return newWorldOf(t, zonedDriver(), func(config *Config) { config.Topology = topology },
+		append(objects, class, node("node-a", "a"), node("node-b", "b"), csiNode("node-a", "zone"), csiNode("node-b", "zone"))...)
+}
+
+// zonedDriver makes each volume in the zone that is preferred most.
+func zonedDriver() *drivertest.Driver {
+	driver := drivertest.New(driverName)
+	driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
+	driver.OnCreate(inPreferred)
+	return driver
+}
+
+func inPreferred(_ context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+	response, err := next()
+	if preferred := request.GetAccessibilityRequirements().GetPreferred(); err == nil && len(preferred) > 0 {
+		response.Volume.AccessibleTopology = preferred[:1]
+	}
+	return response, err
+}
+
+func node(name, zone string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": zone}}}
+}
+
+func csiNode(name string, keys ...string) *storagev1.CSINode {
+	return &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: name, TopologyKeys: keys}}},
+	}
+}
+
+func onNode(name string) func(*corev1.PersistentVolumeClaim) {
+	return func(claim *corev1.PersistentVolumeClaim) { claim.Annotations[selectedNode] = name }
+}
+
+func zones(all []*csi.Topology) []string {
+	var names []string
+	for _, topology := range all {
+		names = append(names, topology.GetSegments()["zone"])
+	}
+	return names
+}
+
+func TestVolumeIsWhereTheNodeIs(t *testing.T) {
+	tests := map[string]struct {
+		topology Topology
+		want     []string
+	}{
+		"strict":    {Topology{Enabled: true, Strict: true}, []string{"b"}},
+		"preferred": {Topology{Enabled: true}, []string{"b", "a"}},
+		"ignored":   {Topology{}, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newZonedWorld(t, test.topology)
+			w.createClaim(testClaim("data", onNode("node-b")))
+			volume := w.awaitVolume("pvc-uid-data")
+			requirement := w.driver.Creates()[0].GetAccessibilityRequirements()
+			if got := zones(requirement.GetPreferred()); !slices.Equal(got, test.want) {
+				t.Errorf("the driver is asked for zones %v, want %v", got, test.want)
+			}
+			if len(test.want) == 0 {
+				return
+			}
+			if got := volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]; got.Key != "zone" || !slices.Equal(got.Values, []string{"b"}) {
+				t.Errorf("node affinity is %v", got)
+			}
+		})
+	}
+}
+
+func (w *world) awaitUnscheduled(name string) {
+	w.Helper()
+	eventually(w.T, "the scheduler may choose another node", func() bool {
+		claim, err := w.client.CoreV1().PersistentVolumeClaims("team-a").Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		return claim.Annotations[selectedNode] == ""
+	})
+}
+
+func TestNoRoomWhereTheNodeIs(t *testing.T) {
+	w := newZonedWorld(t, Topology{Enabled: true, Strict: true})
+	w.driver.OnCreate(func(ctx context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if zones(request.GetAccessibilityRequirements().GetRequisite())[0] == "a" {
+			return nil, status.Error(codes.ResourceExhausted, "full")
+		}
+		return inPreferred(ctx, request, next)
+	})
+	w.createClaim(testClaim("data", onNode("node-a")))
+	w.awaitUnscheduled("data")
+	w.awaitEvent("ProvisioningFailed", "ResourceExhausted: full")
+	w.schedule("data", "node-b")
+	w.awaitVolume("pvc-uid-data")
+}
+
+// schedule does what the scheduler does.
+func (w *world) schedule(name, node string) {
+	w.Helper()
+	claims := w.client.CoreV1().PersistentVolumeClaims("team-a")
+	claim, err := claims.Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	claim.Annotations[selectedNode] = node
+	if _, err := claims.Update(w.Context(), claim, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestSelectedNodeIsGone(t *testing.T) {
+	w := newZonedWorld(t, Topology{Enabled: true})
+	w.createClaim(testClaim("data", onNode("node-gone")))
+	w.awaitUnscheduled("data")
+	w.awaitEvent("ProvisioningFailed", "the selected node is gone: node-gone")
+	if calls := w.driver.Creates(); len(calls) != 0 {
+		t.Errorf("the driver was asked: %v", calls)
+	}
+}
+
+func TestNodePluginIsNotRegisteredYet(t *testing.T) {
+	w := newZonedWorld(t, Topology{Enabled: true}, node("node-c", "c"))
+	w.createClaim(testClaim("data", onNode("node-c")))
+	w.awaitEvent("ProvisioningFailed", "has not said where node node-c is")
+	if err := w.client.Tracker().Add(csiNode("node-c", "zone")); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitVolume("pvc-uid-data")
+}
+
+// A volume that the driver may be making must not be forgotten because the node
+// it was for has gone.
+func TestNodeGoneWhileTheDriverWorks(t *testing.T) {
+	var u unfinished
+	if got := u.reschedule("pvc-1", errNodeGone); got != controller.ProvisioningReschedule {
+		t.Errorf("state is %s for a volume that was never begun", got)
+	}
+	u.note("pvc-1", controller.ProvisioningInBackground)
+	u.note("pvc-1", controller.ProvisioningNoChange)
+	if got := u.reschedule("pvc-1", errNodeGone); got != controller.ProvisioningNoChange {
+		t.Errorf("state is %s for a volume in the making", got)
+	}
+	u.note("pvc-1", controller.ProvisioningFinished)
+	if got := u.reschedule("pvc-1", errNodeGone); got != controller.ProvisioningReschedule {
+		t.Errorf("state is %s for a volume whose making has failed", got)
+	}
+}
+
+func TestImmediateTopology(t *testing.T) {
+	for _, immediate := range []bool{true, false} {
+		w := newZonedWorld(t, Topology{Enabled: true, Immediate: immediate}, &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "now"}, Provisioner: driverName,
+		})
+		w.createClaim(testClaim("data", func(claim *corev1.PersistentVolumeClaim) { claim.Spec.StorageClassName = new("now") }))
+		w.awaitVolume("pvc-uid-data")
+		if got := zones(w.driver.Creates()[0].GetAccessibilityRequirements().GetRequisite()); immediate != slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("immediate %t: the driver is asked for zones %v", immediate, got)
+		}
+	}
+}
