@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -162,6 +163,39 @@ func TestNameTakenByAnotherWithTheSameVolume(t *testing.T) {
 	w.awaitEvent("ProvisioningFailed", "it is for the very volume that CSI driver nfs.example made for this claim, so that was not deleted")
 	if deletes := w.driver.Deletes(); len(deletes) != 0 {
 		t.Errorf("another's volume was deleted: %v", deletes)
+	}
+}
+
+// A try beside the deletion of the claim's volume makes the volume anew: the
+// PersistentVolume that is going is not its.
+func TestNameStillTakenByTheVolumeBefore(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	var once sync.Once
+	w.driver.OnCreate(func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (response *csi.CreateVolumeResponse, err error) {
+		once.Do(func() {
+			now := metav1.Now()
+			_, err = w.client.CoreV1().PersistentVolumes().Create(ctx, releasedVolume("pvc-uid-data", func(volume *corev1.PersistentVolume) {
+				volume.DeletionTimestamp = &now
+				volume.Finalizers = []string{"example.com/going"}
+				volume.Spec.CSI.VolumeHandle = "id-of-pvc-uid-data"
+				volume.Spec.ClaimRef.UID = "uid-data"
+				volume.Status.Phase = corev1.VolumeBound
+			}), metav1.CreateOptions{})
+		})
+		if err != nil {
+			return nil, err
+		}
+		return next()
+	})
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "PersistentVolume pvc-uid-data of the same claim is being deleted")
+	w.deleteClaim("data")
+	if err := w.client.CoreV1().PersistentVolumes().Delete(t.Context(), "pvc-uid-data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	volume := w.awaitVolume("pvc-uid-data")
+	if volume.DeletionTimestamp != nil || len(w.driver.Volumes()) != 1 {
+		t.Errorf("saved %v, the driver has %v", volume.ObjectMeta, w.driver.Volumes())
 	}
 }
 
