@@ -23,21 +23,29 @@ func restarted(f func() error) error {
 	}
 }
 
-// openBeneath opens a path whose every component is a real directory. In one
-// call, with which the kernel looks all of them up again when the server says
-// that one is stale.
+// openBeneath opens a path whose every component is a real directory, one after
+// the other: the client asks the server about a directory that is opened. On one
+// that is only passed it relies, by the cache, also where another controller has
+// put a new one in its place.
 func openBeneath(dir int, name string, flags int, perm uint32) (fd int, err error) {
-	how := unix.OpenHow{
-		Flags: uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC), Mode: uint64(perm),
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	if !filepath.IsLocal(name) {
+		return -1, &os.PathError{Op: "open", Path: name, Err: unix.EXDEV}
 	}
-	err = restarted(func() error {
-		fd, err = unix.Openat2(dir, name, &how)
-		return err
-	})
-	// Linux before 5.6, or a seccomp filter that is older.
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-		fd, err = openSteps(dir, name, flags, perm)
+	at := dir
+	parents, last := path.Split(name)
+	for parent := range strings.FieldsFuncSeq(parents, func(r rune) bool { return r == '/' }) {
+		next, err := openAt(at, parent, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if at != dir {
+			err = errors.Join(err, unix.Close(at))
+		}
+		if err != nil {
+			return -1, &os.PathError{Op: "open", Path: name, Err: err}
+		}
+		at = next
+	}
+	fd, err = openAt(at, last, flags, perm)
+	if at != dir {
+		err = errors.Join(err, unix.Close(at))
 	}
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: name, Err: err}
@@ -45,34 +53,11 @@ func openBeneath(dir int, name string, flags int, perm uint32) (fd int, err erro
 	return fd, nil
 }
 
-// openSteps is openBeneath one component after the other.
-func openSteps(dir int, name string, flags int, perm uint32) (fd int, err error) {
-	step := func(at int, name string, flags int) (fd int, err error) {
-		err = restarted(func() error {
-			fd, err = unix.Openat(at, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
-			return err
-		})
-		return fd, err
-	}
-	if !filepath.IsLocal(name) {
-		return -1, unix.EXDEV // as openat2(2) has it
-	}
-	at := dir
-	parents, last := path.Split(name)
-	for parent := range strings.FieldsFuncSeq(parents, func(r rune) bool { return r == '/' }) {
-		next, err := step(at, parent, unix.O_RDONLY|unix.O_DIRECTORY)
-		if at != dir {
-			err = errors.Join(err, unix.Close(at))
-		}
-		if err != nil {
-			return -1, err
-		}
-		at = next
-	}
-	fd, err = step(at, last, flags)
-	if at != dir {
-		err = errors.Join(err, unix.Close(at))
-	}
+func openAt(dir int, name string, flags int, perm uint32) (fd int, err error) {
+	err = restarted(func() error {
+		fd, err = unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
+		return err
+	})
 	return fd, err
 }
 

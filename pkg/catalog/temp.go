@@ -21,6 +21,12 @@ func (c *Catalog) TempName(kind string) (string, error) {
 	return path.Join(TempDir, tempName(kind)), nil
 }
 
+// Temp is TempDir, open as long as the catalog, and a name as of TempName in it.
+func (c *Catalog) Temp(kind string) (dir *os.File, name string, err error) {
+	dir, err = c.dir(TempDir, true)
+	return dir, tempName(kind), err
+}
+
 func tempName(kind string) string {
 	return fmt.Sprintf("%s-%d-%s", kind, time.Now().UnixNano(), rand.Text())
 }

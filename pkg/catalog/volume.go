@@ -206,7 +206,7 @@ func (c *Catalog) Replace(r Record) error {
 // is success.
 func (c *Catalog) Remove(subDir string) error {
 	err := c.in(subDir, func(dir int, name string) error {
-		fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+		fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
 			return err
 		}

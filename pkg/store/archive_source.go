@@ -104,14 +104,21 @@ func findArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (S
 // deleteArchive moves the directory of a snapshot of csi-driver-nfs to the
 // trash: one that has the archive and belongs to no volume.
 func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.SnapshotID) error {
+	k := key{id.Export, id.Name}
 	a, err := openArchive(root, cat, id)
 	if errors.Is(err, volume.ErrSnapshotNotFound) {
-		return nil
+		return finishTaken(cat, k)
 	}
 	if err != nil {
 		return err
 	}
 	a.close()
-	_, err = s.trash(ctx, root, cat, id.Name)
-	return err
+	taken, err := s.take(ctx, root, cat, k)
+	if err != nil || taken == "" {
+		return err
+	}
+	if same, err := unchanged(cat, id.Name, catalog.Record{}, false); err != nil || !same {
+		return errors.Join(err, putBack(root, cat, taken, id.Name))
+	}
+	return s.discardTaken(ctx, cat, k, taken)
 }

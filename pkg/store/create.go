@@ -133,27 +133,39 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		}
 		return Created{}, err
 	}
-	return made, s.keep(ctx, cat, rec, size, isNew)
+	if isNew {
+		return made, nil
+	}
+	return made, s.keep(ctx, root, cat, rec, id, size)
 }
 
 // keep sees to it that a directory just made has its record: whoever made that may
-// have failed and taken it back meanwhile.
-func (s *Store) keep(ctx context.Context, cat *catalog.Catalog, rec catalog.Record, size SizeRange, isNew bool) error {
-	if isNew {
+// have failed and taken it back meanwhile. A delete has done the same with the
+// directory before it; then there must not be a record either.
+func (s *Store) keep(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, size SizeRange) error {
+	if _, isNew, err := s.claim(ctx, cat, rec, size); err != nil || !isNew {
+		return err
+	}
+	return s.stillThere(root, cat, rec, id)
+}
+
+// stillThere takes a record back that was made for a directory which another
+// controller was deleting: it takes the directory first and the record last, which
+// was gone just now.
+func (s *Store) stillThere(root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
+	still, _, err := directoryNow(root, rec.SubDir)
+	if err == nil && still {
 		return nil
 	}
-	_, _, err := s.claim(ctx, cat, rec, size)
-	return err
+	err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
+	return errors.Join(err, s.unclaim(root, cat, rec, id))
 }
 
 // confirm looks, now that there is the record, whether it may stay.
 func (s *Store) confirm(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, isNew, there bool) error {
 	if isNew && there {
-		// A delete by another controller takes the directory first and the record
-		// last, which was gone just now.
-		if still, _, err := directoryNow(root, rec.SubDir); err != nil || !still {
-			err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
-			return errors.Join(err, s.unclaim(root, cat, rec, id))
+		if err := s.stillThere(root, cat, rec, id); err != nil {
+			return err
 		}
 	}
 	if !isNew && there && !rec.Adopted {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -77,31 +76,34 @@ func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 			if s.policy(rec, id) == volume.OnDeleteArchive {
 				return dropReservations(root, cat, id)
 			}
-			return nil
+			return finishTaken(cat, k)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return s.deleteFound(ctx, root, cat, id, rec, recorded)
+	return s.deleteFound(ctx, root, cat, k, id, rec, recorded)
 }
 
 // deleteFound deletes what is there, the record last.
-func (s *Store) deleteFound(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, rec catalog.Record, recorded bool) error {
+func (s *Store) deleteFound(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, id volume.ID, rec catalog.Record, recorded bool) error {
 	policy := s.policy(rec, id)
-	trashed, err := s.dispose(ctx, root, cat, id, policy)
+	taken, err := s.dispose(ctx, root, cat, k, id, policy)
 	if err != nil {
 		return err
 	}
-	if recorded {
+	if recorded || taken != "" {
 		// A call can be held up by the network for as long as it likes. If another
 		// controller has deleted the volume meanwhile, the directory may have been that
 		// of a later one.
-		if same, err := unchanged(cat, rec); err != nil || !same {
-			return errors.Join(err, putBack(root, cat, trashed, id.SubDir))
+		if same, err := unchanged(cat, id.SubDir, rec, recorded); err != nil || !same {
+			return errors.Join(err, putBack(root, cat, taken, id.SubDir))
 		}
 	}
 	if policy == volume.OnDeleteDelete {
+		if err := s.discardTaken(ctx, cat, k, taken); err != nil {
+			return err
+		}
 		if err := s.step(ctx, "prune parents"); err != nil {
 			return err
 		}
@@ -123,81 +125,25 @@ func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
 	return cmp.Or(rec.OnDelete, id.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
 }
 
-// dispose returns what is in the trash for it, if anything is.
-func (s *Store) dispose(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, policy volume.OnDelete) (trashed string, err error) {
+// dispose returns the name under which the directory was taken, if it was.
+func (s *Store) dispose(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, id volume.ID, policy volume.OnDelete) (taken string, err error) {
 	switch policy {
 	case volume.OnDeleteRetain:
 		return "", nil
 	case volume.OnDeleteArchive:
 		return "", s.archive(ctx, root, cat, id)
 	}
-	return s.trash(ctx, root, cat, id.SubDir)
+	return s.take(ctx, root, cat, k)
 }
 
 // unchanged tells whether the directory still is that of the volume whose record
-// it was; no record is that of nobody.
-func unchanged(cat *catalog.Catalog, rec catalog.Record) (bool, error) {
-	now, err := cat.Read(rec.SubDir)
+// it was, or of none; no record now is that of nobody.
+func unchanged(cat *catalog.Catalog, subDir string, rec catalog.Record, recorded bool) (bool, error) {
+	now, err := cat.Read(subDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
-	return now.Name == rec.Name && now.Created.Equal(rec.Created), err
-}
-
-// putBack takes out of the trash what is another volume's.
-func putBack(root *os.Root, cat *catalog.Catalog, trashed, subDir string) error {
-	if trashed == "" {
-		return nil
-	}
-	bin, err := cat.Trash()
-	if err != nil {
-		return err
-	}
-	to, err := makePlace(root, subDir)
-	if err != nil {
-		return err
-	}
-	defer to.close()
-	return rename(place{at: bin, name: trashed}, to)
-}
-
-// trash moves the directory where the reclaimer finds it, and returns its name
-// there. One rename, however much is in it.
-func (s *Store) trash(ctx context.Context, root *os.Root, cat *catalog.Catalog, subDir string) (name string, err error) {
-	bin, err := cat.Trash()
-	if err != nil {
-		return "", err
-	}
-	from, err := openPlace(root, subDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer from.close()
-	if from.parent == root {
-		from.at = cat.Export()
-	}
-	if err := s.step(ctx, "move directory to trash"); err != nil {
-		return "", err
-	}
-	for range maxLostRaces {
-		name = trashName(subDir, time.Now())
-		err = rename(from, place{at: bin, name: name})
-		switch {
-		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
-			continue // another one of the very same name and nanosecond
-		case errors.Is(err, fs.ErrNotExist):
-			// Gone before, or the reply to a rename that took place was lost.
-			if _, err := lstat(root, subDir); errors.Is(err, fs.ErrNotExist) {
-				return "", nil
-			}
-			return "", fmt.Errorf("%w: the directories above %s are being replaced: %w", volume.ErrInProgress, subDir, err)
-		}
-		return name, err
-	}
-	return "", err
+	return recorded && now.Name == rec.Name && now.Created.Equal(rec.Created), err
 }
 
 // trashName is for people to recognize and unique by its time.

@@ -216,7 +216,7 @@ func TestDelayedDeleteSparesALaterVolume(t *testing.T) {
 	}
 	other, step := l.start(t), l.step
 	l.step = func(ctx context.Context, name string) error {
-		if name == "move directory to trash" {
+		if name == "take directory away" {
 			req.Name = "pvc-2"
 			_, err := other.Create(ctx, req)
 			if !errors.Is(err, volume.ErrOwned) {
@@ -236,4 +236,26 @@ func TestDelayedDeleteSparesALaterVolume(t *testing.T) {
 		t.Error(err)
 	}
 	l.mustHave(t, append(live("data"), "data/precious", ".nfs-csi/names/pvc-2")...)
+}
+
+// Nor does one that found no record take a directory which a volume has adopted
+// meanwhile.
+func TestDelayedDeleteSparesAnAdoptedDirectory(t *testing.T) {
+	l := newLab(t)
+	l.put(t, "data/precious")
+	other, step := l.start(t), l.step
+	l.step = func(ctx context.Context, name string) error {
+		if name == "take directory away" {
+			req := l.request("pvc-1")
+			req.Params.SubDir = "data"
+			if _, err := other.Create(ctx, req); err != nil {
+				t.Error(err)
+			}
+		}
+		return step(ctx, name)
+	}
+	if err := l.Delete(t.Context(), volume.ID{Export: l.export, SubDir: "data", Name: "legacy"}, nil); err != nil {
+		t.Error(err)
+	}
+	l.mustHave(t, append(live("data"), "data/precious", ".nfs-csi/names/pvc-1")...)
 }

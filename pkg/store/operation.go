@@ -36,9 +36,12 @@ type operation struct {
 }
 
 // operationKind is the same for all that make the same thing.
-func operationKind(k key) string {
+func operationKind(k key) string { return kindOf(catalog.CopyKind, k) }
+
+// kindOf temporary files that belong to one directory.
+func kindOf(prefix string, k key) string {
 	sum := sha256.Sum256([]byte(k.subDir))
-	return catalog.CopyKind + hex.EncodeToString(sum[:8])
+	return prefix + hex.EncodeToString(sum[:8])
 }
 
 // beginOperation makes a new operation with these directories in it and then ends all others for the same
