@@ -91,7 +91,7 @@ lab-build: $(call needs,lab lab-deps) ## Build and cache the lab's Kubernetes (s
 
 .PHONY: test
 test: ## Run every test, cheap ones first, and sum them up
-	hack/test-all unit -- 'lab nfs sanity' 'integration e2e'
+	hack/test-all unit -- 'lab nfs sanity integration' e2e
 
 .PHONY: test-needs
 test-needs: lab-images

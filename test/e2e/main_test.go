@@ -23,7 +23,11 @@ const (
 	driverNamespace = "nfs-csi"
 	controllerName  = "nfs-csi-controller"
 	nodeName        = "nfs-csi-node"
-	manifestsDir    = "../../deploy/kubernetes"
+	// The driver with the sidecars of Kubernetes CSI: deploy/kubernetes and its
+	// components for snapshots and expansion.
+	manifestsDir = "../manifests/testdata/sidecars"
+	// The cluster's part of snapshots, next to the CRDs at $SNAPSHOT_CRDS.
+	snapshotController = "testdata/snapshot-controller.yaml"
 
 	installTimeout = 3 * time.Minute
 )
@@ -34,13 +38,23 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
-	err := install(ctx, manifestsDir, driverName)
+	err := installAll(ctx)
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: install:", err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
+}
+
+func installAll(ctx context.Context) error {
+	if err := kubectl(ctx, "apply", "-k", os.Getenv("SNAPSHOT_CRDS")); err != nil {
+		return err
+	}
+	if err := kubectl(ctx, "apply", "-f", snapshotController); err != nil {
+		return err
+	}
+	return install(ctx, manifestsDir, driverName)
 }
 
 // install applies the manifests as a user would and waits for the driver.

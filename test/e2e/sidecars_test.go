@@ -13,16 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const (
-	sidecarsDir        = "../manifests/testdata/sidecars"
-	snapshotController = "testdata/snapshot-controller.yaml"
-)
-
-// TestSidecars runs the driver with external-resizer and external-snapshotter, as
-// the components of deploy/kubernetes add them.
+// TestSidecars has external-resizer and external-snapshotter call the driver.
 func TestSidecars(t *testing.T) {
 	e := newEnv(t)
-	installSidecars(t)
 	class := e.createClass(nil)
 	claim := e.createClaim(class)
 	source := e.waitBound(claim)
@@ -33,31 +26,6 @@ func TestSidecars(t *testing.T) {
 	t.Run("expand", func(t *testing.T) { e.in(t).expand(claim, "128Mi") })
 	e.deleteClaim(claim)
 	e.expectOnExport()
-}
-
-func installSidecars(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), installTimeout)
-	defer cancel()
-	if err := kubectl(ctx, "apply", "-k", os.Getenv("SNAPSHOT_CRDS")); err != nil {
-		t.Fatal(err)
-	}
-	if err := kubectl(ctx, "apply", "-f", snapshotController); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
-		defer cancel()
-		if err := kubectl(ctx, "delete", "-f", snapshotController); err != nil {
-			t.Error(err)
-		}
-		if err := kubectl(ctx, "apply", "-k", manifestsDir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := install(ctx, sidecarsDir, driverName); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // expand asks for more and waits until claim and volume say so.

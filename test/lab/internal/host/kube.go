@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/sys/unix"
 )
 
 // kubeSource is the module of the multi-call binary, below the repository.
@@ -34,13 +35,19 @@ func BuildKube(ctx context.Context, cache string) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(cache, "kube-"+version+"-"+key, "kube")
+	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+		return "", err
+	}
+	// Another lab may be building it.
+	unlock, err := lock(filepath.Join(filepath.Dir(binary), "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	if _, err := os.Stat(binary); err == nil {
 		return binary, nil
 	}
 	fmt.Fprintf(os.Stderr, "lab: building Kubernetes %s, once: 4 to 6 minutes on 2 cores\n", version)
-	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
-		return "", err
-	}
 	made := binary + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath",
 		"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+version, "-o", made, ".")
@@ -51,6 +58,18 @@ func BuildKube(ctx context.Context, cache string) (string, error) {
 		return "", fmt.Errorf("build the Kubernetes programs in %s: %w", source, err)
 	}
 	return binary, os.Rename(made, binary)
+}
+
+// lock waits for a file's lock, which goes with the process at the latest.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return func() { f.Close() }, nil
 }
 
 // findUp looks for a path in the working directory and above it.
