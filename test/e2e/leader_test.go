@@ -125,6 +125,9 @@ func (e *env) leader(since time.Time) *corev1.Pod {
 	return leader
 }
 
+// leaseName is csi-provisioner's; the sidecars have leases of their own.
+const leaseName = "nfs-csi-internal"
+
 type lease struct {
 	holder   string
 	renewed  time.Time
@@ -132,14 +135,11 @@ type lease struct {
 }
 
 func (e *env) lease(ctx context.Context) (lease, error) {
-	leases, err := e.client.CoordinationV1().Leases(driverNamespace).List(ctx, metav1.ListOptions{})
+	held, err := e.client.CoordinationV1().Leases(driverNamespace).Get(ctx, leaseName, metav1.GetOptions{})
 	if err != nil {
 		return lease{}, err
 	}
-	if len(leases.Items) != 1 {
-		return lease{}, fmt.Errorf("%d leases in %s, want 1", len(leases.Items), driverNamespace)
-	}
-	spec := leases.Items[0].Spec
+	spec := held.Spec
 	if spec.HolderIdentity == nil || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
 		return lease{}, fmt.Errorf("lease is not held: %+v", spec)
 	}
