@@ -90,8 +90,8 @@ lab-build: $(call needs,lab lab-deps) ## Build and cache the lab's Kubernetes (s
 ##@ Test
 
 .PHONY: test
-test: ## Run every test, cheap ones first, and sum them up
-	hack/test-all unit -- 'lab nfs sanity integration' e2e
+test: ## Run every test and sum them up
+	hack/test-all 'unit lab nfs sanity integration' e2e
 
 .PHONY: test-needs
 test-needs: lab-images
