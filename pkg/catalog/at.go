@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -103,23 +102,4 @@ func readAt(dir int, name string) ([]byte, error) {
 		}
 		b = append(b, 0)[:len(b)]
 	}
-}
-
-// writeAt makes a file and writes it through to the server's disk. It is not for
-// a name that somebody else could be using: O_EXCL is one more round trip.
-func writeAt(dir int, name string, b []byte) error {
-	fd, err := openBeneath(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_DSYNC, recordMode)
-	if err != nil {
-		return err
-	}
-	n := 0
-	// A full disk may show only when the data reaches the server.
-	err = restarted(func() (err error) { n, err = unix.Write(fd, b); return err })
-	if err == nil && n < len(b) {
-		err = io.ErrShortWrite
-	}
-	if err = errors.Join(err, unix.Close(fd)); err != nil {
-		return &os.PathError{Op: "write", Path: name, Err: err}
-	}
-	return nil
 }

@@ -43,71 +43,26 @@ func (c *Catalog) readFile(place, name string) (Record, error) {
 	return decode(b)
 }
 
-// Create writes the record of a directory that has none, or returns
-// fs.ErrExist. Of any number of controllers exactly one succeeds, and the
-// record is whole from the moment it exists: it is written elsewhere and renamed
-// to its place together with the directory that it is alone in. rename(2) puts
-// an empty directory out of the way and refuses one that holds anything.
-//
-// Errors: volume.ErrOwned as of Conflict, and then there is no record.
+// Create writes the record of a directory that has none, as Draft and Publish do.
 func (c *Catalog) Create(r Record) error {
-	b, err := encode(r)
-	if err == nil {
-		err = c.create(b, r.SubDir)
-	}
-	if err != nil {
-		return fmt.Errorf("record of %s: %w", r.SubDir, err)
-	}
-	return nil
-}
-
-func (c *Catalog) create(b []byte, subDir string) error {
-	tmp, err := c.dir(TempDir, true)
+	d, err := c.Draft(r)
 	if err != nil {
 		return err
 	}
-	temp := tempName("record")
-	if err := missing(mkdirAt(int(tmp.Fd()), temp, dirMode)); err != nil {
-		return err
-	}
-	err = missing(writeAt(int(tmp.Fd()), path.Join(temp, volume.RecordFile), b))
-	if err == nil {
-		err = c.place(tmp, temp, subDir, b)
-	}
-	if err == nil {
-		// Others see this record now: of two controllers that claim a directory and
-		// one below it, at least one sees the other. That nothing was below, the
-		// rename has told.
-		return c.unless(subDir, c.above(subDir))
-	}
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		// A record, records below, or directories that a dead process has left.
-		if err = c.link(path.Join(TempDir, temp, volume.RecordFile), subDir); err == nil {
-			err = c.unless(subDir, c.Conflict(subDir))
-		}
-	}
-	return errors.Join(err, c.meta.RemoveAll(path.Join(TempDir, temp)))
+	return c.Publish(d)
 }
 
-// unless takes the record back because of err.
-func (c *Catalog) unless(subDir string, err error) error {
-	if err != nil {
-		return errors.Join(err, c.Remove(subDir))
-	}
-	return nil
-}
-
-// place renames the directory temp, which has the record b in it, to its place.
-func (c *Catalog) place(tmp *os.File, temp, subDir string, b []byte) (err error) {
+// place renames the draft's directory to its place.
+func (c *Catalog) place(tmp *os.File, d *Draft) (err error) {
 	for range maxLostRaces {
-		err = c.in(subDir, func(dir int, name string) error { return renameAt(int(tmp.Fd()), temp, dir, name) })
+		err = c.in(d.subDir, func(dir int, name string) error { return renameAt(int(tmp.Fd()), d.name, dir, name) })
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
 			return err
 		}
-		if _, there := c.meta.Lstat(path.Join(TempDir, temp)); errors.Is(there, fs.ErrNotExist) {
-			return c.placed(subDir, b, err)
+		if _, there := c.meta.Lstat(path.Join(TempDir, d.name)); errors.Is(there, fs.ErrNotExist) {
+			return c.placed(d, err)
 		}
-		above := path.Dir(subDir)
+		above := path.Dir(d.subDir)
 		if above == "." {
 			return missing(err)
 		}
@@ -120,12 +75,12 @@ func (c *Catalog) place(tmp *os.File, temp, subDir string, b []byte) (err error)
 
 // placed returns nil when the record is that of a rename whose reply was lost, so
 // that the server saw the request twice.
-func (c *Catalog) placed(subDir string, b []byte, err error) error {
+func (c *Catalog) placed(d *Draft, err error) error {
 	volumes, dirErr := c.dir(volumesDir, false)
 	if dirErr != nil {
 		return errors.Join(err, dirErr)
 	}
-	if have, readErr := readAt(int(volumes.Fd()), path.Join(subDir, volume.RecordFile)); readErr == nil && bytes.Equal(have, b) {
+	if have, readErr := readAt(int(volumes.Fd()), path.Join(d.subDir, volume.RecordFile)); readErr == nil && bytes.Equal(have, d.bytes) {
 		return nil
 	}
 	return missing(err)

@@ -57,12 +57,37 @@ func TestCreateWhoseReplyWasLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cat.place(tmp, "renamed-away", "pvc", b); err != nil {
+	if err := cat.place(tmp, &Draft{subDir: "pvc", name: "renamed-away", bytes: b}); err != nil {
 		t.Errorf("its own record: %v", err)
 	}
-	if err := cat.place(tmp, "renamed-away", "pvc", append(b, ' ')); !errors.Is(err, unix.ESTALE) {
+	if err := cat.place(tmp, &Draft{subDir: "pvc", name: "renamed-away", bytes: append(b, ' ')}); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("the record of another: %v, want ESTALE", err)
 	}
+}
+
+func TestDraft(t *testing.T) {
+	cat, export := open(t)
+	tmp := filepath.Join(export, volume.MetaDir, TempDir)
+	draft := func(name string) *Draft {
+		r := record("pvc")
+		r.Name = name
+		d, err := cat.Draft(r)
+		must(t, err)
+		return d
+	}
+	dropped, first, second := draft("dropped"), draft("first"), draft("second")
+	if _, err := cat.Read("pvc"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("read before it is published: %v", err)
+	}
+	must(t, cat.Drop(dropped))
+	must(t, cat.Publish(first))
+	if err := cat.Publish(second); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("publish the second: %v, want that there is one", err)
+	}
+	if r, err := cat.Read("pvc"); err != nil || r.Name != "first" {
+		t.Errorf("the record is that of %q, %v", r.Name, err)
+	}
+	mustBeEmpty(t, tmp)
 }
 
 func TestCheck(t *testing.T) {

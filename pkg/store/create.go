@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"time"
 
@@ -102,15 +101,12 @@ func (s *Store) mode(req CreateRequest) volume.Mode {
 }
 
 func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (Created, error) {
-	there, info, err := directoryThere(root, want.SubDir)
-	if there { // mkdir(2) asks the server, this does not
-		there, info, err = directoryNow(root, want.SubDir)
-	}
+	there, info, draft, err := s.lookAndDraft(ctx, root, cat, want)
 	if err != nil {
 		return Created{}, err
 	}
 	want.Adopted = there
-	rec, isNew, err := s.firstClaim(ctx, cat, want, size)
+	rec, isNew, err := s.firstClaim(ctx, cat, want, size, draft)
 	if err != nil {
 		return Created{}, err
 	}
@@ -137,6 +133,36 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 		return made, nil
 	}
 	return made, s.keep(ctx, root, cat, rec, id, size)
+}
+
+// lookAndDraft looks for the directory. Since there is probably none, it writes the
+// record of a new one meanwhile, where the volume's name says where that belongs.
+func (s *Store) lookAndDraft(ctx context.Context, root *os.Root, cat *catalog.Catalog, want catalog.Record) (there bool, info fs.FileInfo, draft *catalog.Draft, err error) {
+	var draftErr error
+	drafted := make(chan struct{})
+	if namedAsItsDirectory(want) {
+		if err := s.step(ctx, "write record"); err != nil {
+			return false, nil, nil, err
+		}
+		go func() {
+			defer close(drafted)
+			draft, draftErr = cat.Draft(want)
+		}()
+	} else {
+		close(drafted)
+	}
+	there, info, err = directoryThere(root, want.SubDir)
+	<-drafted
+	if err == nil && !there {
+		return false, nil, draft, draftErr
+	}
+	if draft != nil {
+		err = errors.Join(err, cat.Drop(draft))
+	}
+	if err == nil { // mkdir(2) asks the server, what was looked at so far does not
+		there, info, err = directoryNow(root, want.SubDir)
+	}
+	return there, info, nil, err
 }
 
 // keep sees to it that a directory just made has its record: whoever made that may
@@ -196,84 +222,4 @@ func directoryThere(root *os.Root, subDir string) (bool, fs.FileInfo, error) {
 		return false, nil, fmt.Errorf("%w: %s is there and is not a directory", volume.ErrOwned, subDir)
 	}
 	return true, info, nil
-}
-
-// claim makes the record, or returns the one that is there if it is of the same
-// request.
-func (s *Store) claim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
-	have, err := cat.Read(want.SubDir)
-	return s.claimUnless(ctx, cat, want, size, have, err)
-}
-
-// firstClaim is claim that does not look for a record first where there is
-// probably none, as there is no directory: if there is one, the server says so
-// when another is made.
-func (s *Store) firstClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
-	if want.Adopted || !namedAsItsDirectory(want) {
-		return s.claim(ctx, cat, want, size)
-	}
-	return s.claimUnless(ctx, cat, want, size, catalog.Record{}, fs.ErrNotExist)
-}
-
-// claimUnless makes the record unless have is there, which err is about.
-func (s *Store) claimUnless(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange, have catalog.Record, err error) (catalog.Record, bool, error) {
-	for range maxLostRaces {
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		err = s.newClaim(ctx, cat, want)
-		if err == nil {
-			return want, true, nil
-		}
-		if errors.Is(err, fs.ErrExist) { // another controller was faster, or even deletes it again
-			have, err = cat.Read(want.SubDir)
-		}
-	}
-	if err != nil {
-		return catalog.Record{}, false, err
-	}
-	return have, false, sameRequest(have, want, size)
-}
-
-func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
-	if !namedAsItsDirectory(want) { // before a note is left of a volume that cannot be
-		if err := cat.Conflict(want.SubDir); err != nil {
-			return err
-		}
-	}
-	if err := s.nameIt(ctx, cat, want); err != nil {
-		return err
-	}
-	if err := s.step(ctx, "write record"); err != nil {
-		return err
-	}
-	if err := cat.Create(want); err != nil {
-		return errors.Join(err, unname(cat, want))
-	}
-	return nil
-}
-
-// forget removes the record and what leads to it, the record last.
-func forget(cat *catalog.Catalog, subDir string, id volume.ID) error {
-	if id.Name != subDir {
-		if err := cat.ForgetDirectoryOf(id.Name, subDir); err != nil {
-			return err
-		}
-	}
-	return cat.Remove(subDir)
-}
-
-// sameRequest decides whether the request that made have is the one that wants want.
-func sameRequest(have, want catalog.Record, size SizeRange) error {
-	switch {
-	case have.Name != want.Name:
-		return fmt.Errorf("%w: the directory %s is that of volume %s", volume.ErrOwned, have.SubDir, have.Name)
-	case !maps.Equal(have.Parameters, want.Parameters):
-		return fmt.Errorf("%w: it has the parameters %v, asked for are %v", volume.ErrIncompatible, have.Parameters, want.Parameters)
-	case have.Source != want.Source:
-		return fmt.Errorf("%w: it was made from %q, asked for is %q", volume.ErrIncompatible, have.Source, want.Source)
-	case !size.contains(have.Capacity):
-		return fmt.Errorf("%w: it has %d bytes, asked for are %s", volume.ErrIncompatible, have.Capacity, size)
-	}
-	return nil
 }
