@@ -64,3 +64,9 @@ func (r *recent) has(name string) bool {
 	_, found := r.names[name]
 	return found
 }
+
+func (r *recent) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.names, name)
+}

@@ -125,7 +125,7 @@ func (s *session) remains(ctx context.Context, creation *plan.Creation) (plan.Re
 	if err != nil || claim.UID != owner.UID {
 		claim = nil
 	}
-	if remains := plan.Abandoned(volume, claim, template); remains != plan.RemainsOrphaned {
+	if remains := plan.Abandoned(s.staying(volume), claim, template); remains != plan.RemainsOrphaned {
 		return remains, nil
 	}
 	// Only the API server itself can say that there is neither.
@@ -139,7 +139,16 @@ func (s *session) remains(ctx context.Context, creation *plan.Creation) (plan.Re
 	if claim, err = s.liveClaim(ctx, owner.Namespace, owner.Name, string(owner.UID)); err != nil {
 		return 0, err
 	}
-	return plan.Abandoned(volume, claim, template), nil
+	return plan.Abandoned(s.staying(volume), claim, template), nil
+}
+
+// staying is nil for a PersistentVolume whose volume was deleted at the driver: it
+// is about to go, and is not that of a volume that was made anew since.
+func (s *session) staying(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
+	if volume == nil || s.deleted.has(volume.Name) {
+		return nil
+	}
+	return volume
 }
 
 // complete gives an orphaned volume its PersistentVolume: Kubernetes then does

@@ -199,6 +199,45 @@ func TestNameStillTakenByTheVolumeBefore(t *testing.T) {
 	}
 }
 
+// The same while the PersistentVolume does not look like going yet: its volume is
+// deleted at the driver, and the API server was not told.
+func TestVolumeMadeAnewBesideItsDeletion(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	deleted, goOn := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	w.driver.OnDelete(func(_ context.Context, _ *csi.DeleteVolumeRequest, next func() (*csi.DeleteVolumeResponse, error)) (*csi.DeleteVolumeResponse, error) {
+		response, err := next()
+		first.Do(func() {
+			close(deleted)
+			<-goOn
+		})
+		return response, err
+	})
+	var once sync.Once
+	w.driver.OnCreate(func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (response *csi.CreateVolumeResponse, err error) {
+		once.Do(func() {
+			_, err = w.client.CoreV1().PersistentVolumes().Create(ctx, releasedVolume("pvc-uid-data", func(volume *corev1.PersistentVolume) {
+				volume.Spec.CSI.VolumeHandle = "id-of-pvc-uid-data"
+				volume.Spec.ClaimRef.UID = "uid-data"
+			}), metav1.CreateOptions{})
+			<-deleted
+		})
+		if err != nil {
+			return nil, err
+		}
+		return next()
+	})
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "PersistentVolume pvc-uid-data of the same claim is being deleted")
+	w.deleteClaim("data")
+	w.awaitEvent("ProvisioningCleanupFailed", "PersistentVolume pvc-uid-data of the same claim is being deleted")
+	close(goOn)
+	eventually(t, "the volume made anew has a PersistentVolume of its own", func() bool {
+		volume := w.volume("pvc-uid-data")
+		return volume != nil && volume.Status.Phase == "" && len(w.driver.Volumes()) == 1
+	})
+}
+
 // A driver that answers with a volume that is in use must not get it deleted.
 func TestUnusableVolumeThatIsAnothers(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil), releasedVolume("static", func(volume *corev1.PersistentVolume) {

@@ -21,6 +21,7 @@ func (s *session) save(ctx context.Context, volume *corev1.PersistentVolume, sec
 	_, err := s.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
 	switch {
 	case err == nil:
+		s.deleted.forget(volume.Name) // that was the one before
 		return controller.ProvisioningFinished, nil
 	case apierrors.IsInvalid(err):
 		return s.discard(ctx, volume.Spec.CSI.VolumeHandle, secrets, fmt.Errorf("the API server refuses the PersistentVolume of the volume made: %w", err))

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -91,10 +92,16 @@ func (w *world) settled() {
 		slices.Sort(saved)
 		made := slices.Sorted(maps.Keys(w.driver.Volumes()))
 		if !slices.Equal(saved, want) || !slices.Equal(made, want) {
-			return fmt.Errorf("%d claims, %d PersistentVolumes, %d volumes at the driver", len(want), len(saved), len(made))
+			return fmt.Errorf("%d claims, %d PersistentVolumes, %d volumes at the driver: too many PersistentVolumes are %v, too many volumes %v",
+				len(want), len(saved), len(made), without(saved, want), without(made, want))
 		}
 		return nil
 	})
+}
+
+// without is all without some, sorted.
+func without(all, some []string) []string {
+	return sets.List(sets.New(all...).Delete(some...))
 }
 
 // The claim is gone when the provisioner comes back.
