@@ -71,9 +71,9 @@ func (s *session) followUp(ctx context.Context) {
 					delete(due, name)
 				}
 			}
-			for name, data := range entries {
+			for name := range entries {
 				if ctx.Err() == nil && now.After(due[name]) && s.busy.start(name) {
-					due[name] = now.Add(s.followUpOne(name, data))
+					due[name] = now.Add(s.followUpOne(name))
 					s.busy.end(name)
 				}
 			}
@@ -82,7 +82,13 @@ func (s *session) followUp(ctx context.Context) {
 }
 
 // followUpOne returns how long to leave this one alone.
-func (s *session) followUpOne(name string, data []byte) time.Duration {
+func (s *session) followUpOne(name string) time.Duration {
+	// Only now that no try works on it: one may have come to its end since the
+	// entries were listed, and the volume may be deleted already.
+	data := s.journal.Entry(name)
+	if data == nil {
+		return 0
+	}
 	ctx, cancel := context.WithCancel(s.base)
 	defer cancel()
 	logger := klog.FromContext(ctx)
