@@ -146,6 +146,29 @@ func TestFailedWriteFailsTheBegin(t *testing.T) {
 	}
 }
 
+// There is no ConfigMap yet.
+func TestFailedFirstWrite(t *testing.T) {
+	client := fake.NewClientset()
+	var broken atomic.Bool
+	broken.Store(true)
+	client.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if broken.Load() {
+			return true, nil, errors.New("connection lost")
+		}
+		return false, nil, nil
+	})
+	j, stop := run(t, client)
+	if err := j.Begin(t.Context(), "a", []byte("{}")); !errors.Is(err, ErrNotWritten) {
+		t.Errorf("Begin() = %v", err)
+	}
+	broken.Store(false)
+	begin(t, j, "b")
+	stop()
+	if got := keys(t, client); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("written are %v", got)
+	}
+}
+
 // A write whose answer is lost must not leave an entry that nobody ends.
 func TestWriteThatCameThroughAllTheSame(t *testing.T) {
 	client := fake.NewClientset()

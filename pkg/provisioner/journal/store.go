@@ -76,8 +76,8 @@ func (j *Journal) suppose(entries map[string][]byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.uncertain = true
-	supposed := maps.Clone(j.written)
-	maps.Copy(supposed, entries)
+	supposed := maps.Clone(entries) // of written, nil before the first write, it would be nil
+	maps.Copy(supposed, j.written)
 	j.written = supposed
 }
 
