@@ -118,21 +118,26 @@ func (c *Catalog) publish(d *Draft) error {
 		// Others see this record now: of two controllers that claim a directory and
 		// one below it, at least one sees the other. That nothing was below, the
 		// rename has told.
-		return c.unless(d.subDir, c.above(d.subDir))
+		return c.unless(d, c.above(d.subDir))
 	}
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
 		// A record, records below, or directories that a dead process has left.
 		if err = c.link(path.Join(TempDir, d.name, volume.RecordFile), d.subDir); err == nil {
-			err = c.unless(d.subDir, c.Conflict(d.subDir))
+			err = c.unless(d, c.Conflict(d.subDir))
 		}
+	}
+	if err != nil {
+		// Directories may have been made for it, as far as others did not.
+		err = errors.Join(err, c.prune(d.subDir))
 	}
 	return errors.Join(err, c.Drop(d))
 }
 
 // unless takes the record back because of err.
-func (c *Catalog) unless(subDir string, err error) error {
+func (c *Catalog) unless(d *Draft, err error) error {
 	if err != nil {
-		return errors.Join(err, c.Remove(subDir))
+		<-d.closed // as for Drop
+		return errors.Join(err, c.Remove(d.subDir))
 	}
 	return nil
 }

@@ -171,6 +171,12 @@ func (c *Catalog) Remove(subDir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
 		return fmt.Errorf("record of %s: %w", subDir, err)
 	}
+	return c.prune(subDir)
+}
+
+// prune removes the directory of a record that is not there and those that only
+// led to it.
+func (c *Catalog) prune(subDir string) error {
 	for dir := path.Clean(subDir); dir != "."; dir = path.Dir(dir) {
 		err := c.in(dir, func(at int, name string) error { return unlinkAt(at, name, unix.AT_REMOVEDIR) })
 		if path.Dir(dir) == "." && errors.Is(err, unix.ESTALE) {
