@@ -53,24 +53,47 @@ func measure(parallel, n int, op func(i int) error) (samples, error) {
 // turn is how many calls of one kind are made before it is the other's turn.
 const turn = 10
 
-// beside measures an operation and its floor: with one caller by turns, so that
-// whatever else the machine does meets both.
-func beside(parallel, n int, floor, op func(i int) error) (floors, values samples, err error) {
+// beside measures an operation and its floor, n times each, and prints them: with
+// one caller by turns, so that whatever else the machine does meets both.
+func beside(name string, parallel, n int, floor, op func(i int) error) error {
 	if parallel > 1 {
-		if floors, err = together(parallel, n, floor); err == nil {
-			values, err = measure(parallel, n, op)
-		}
-		return floors, values, err
+		return besideTogether(name, parallel, n/parallel, floor, op)
 	}
-	for from := 0; from < n && err == nil; from += turn {
-		var f, v samples
+	var floors, values samples
+	for from := 0; from < n; from += turn {
 		count := min(turn, n-from)
-		if f, err = measure(1, count, func(i int) error { return floor(from + i) }); err == nil {
-			v, err = measure(1, count, func(i int) error { return op(from + i) })
+		f, err := measure(1, count, func(i int) error { return floor(from + i) })
+		if err != nil {
+			return err
+		}
+		v, err := measure(1, count, func(i int) error { return op(from + i) })
+		if err != nil {
+			return err
 		}
 		floors, values = append(floors, f...), append(values, v...)
 	}
-	return floors, values, err
+	ratio(name, values, floors)
+	return nil
+}
+
+// besideTogether prints besides how long it took all callers, divided by the
+// number of calls: most of many callers of a system call wait for one that goes on
+// calling, so that half of the calls take no longer than alone, and some forever.
+func besideTogether(name string, parallel, each int, floor, op func(i int) error) error {
+	began := time.Now()
+	floors, err := together(parallel, each, floor)
+	if err != nil {
+		return err
+	}
+	between := time.Now()
+	values, err := measure(parallel, each, op)
+	if err != nil {
+		return err
+	}
+	calls := time.Duration(parallel * each)
+	figure(name+"/each", time.Since(between)/calls, between.Sub(began)/calls, quickTarget)
+	ratio(name, values, floors)
+	return nil
 }
 
 // together measures a floor, which is a system call: its callers each have a

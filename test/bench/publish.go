@@ -34,22 +34,21 @@ func benchPublish(b *bench) error {
 
 func (b *bench) benchPublishOn(v *csi.Volume, node string) error {
 	for _, p := range parallels {
-		per := b.rounds / p.n
-		raw, err := b.targets(p.n * per)
+		raw, err := b.targets(b.rounds)
 		if err != nil {
 			return err
 		}
-		targets, err := b.targets(p.n * per)
+		targets, err := b.targets(b.rounds)
 		if err != nil {
 			return err
 		}
-		mount, publish, err := beside(p.n, per,
+		err = beside(b.name("node-publish/"+node+"/"+p.name), p.n, b.rounds,
 			func(i int) error { return b.mount(b.onDisk(v), raw[i]) },
 			func(i int) error { return b.publish(v, targets[i]) })
 		if err != nil {
 			return err
 		}
-		umount, unpublish, err := beside(p.n, per,
+		err = beside(b.name("node-unpublish/"+node+"/"+p.name), p.n, b.rounds,
 			func(i int) error { return unix.Unmount(raw[i], 0) },
 			func(i int) error {
 				_, err := b.node.NodeUnpublishVolume(b.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: targets[i]})
@@ -58,8 +57,6 @@ func (b *bench) benchPublishOn(v *csi.Volume, node string) error {
 		if err != nil {
 			return err
 		}
-		ratio(b.name("node-publish/"+node+"/"+p.name), publish, mount)
-		ratio(b.name("node-unpublish/"+node+"/"+p.name), unpublish, umount)
 	}
 	return nil
 }

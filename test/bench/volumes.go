@@ -27,9 +27,8 @@ func benchVolumes(b *bench) error {
 		if err := os.Mkdir(dir, 0o777); err != nil {
 			return err
 		}
-		per := b.rounds / p.n
 		made := volumeSet{}
-		mkdir, create, err := beside(p.n, per,
+		err := beside(b.name("create-volume/"+p.name), p.n, b.rounds,
 			func(i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o777) },
 			func(i int) error {
 				v, err := b.create(fmt.Sprintf("volume-%s-%d", p.name, i), "xfs")
@@ -39,9 +38,7 @@ func benchVolumes(b *bench) error {
 		if err != nil {
 			return err
 		}
-		ratio(b.name("create-volume/"+p.name), create, mkdir)
-
-		rename, remove, err := beside(p.n, per,
+		err = beside(b.name("delete-volume/"+p.name), p.n, b.rounds,
 			func(i int) error {
 				return os.Rename(filepath.Join(dir, fmt.Sprint(i)), filepath.Join(dir, fmt.Sprintf("renamed-%d", i)))
 			},
@@ -49,7 +46,6 @@ func benchVolumes(b *bench) error {
 		if err != nil {
 			return err
 		}
-		ratio(b.name("delete-volume/"+p.name), remove, rename)
 	}
 	return nil
 }
