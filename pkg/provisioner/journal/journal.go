@@ -9,6 +9,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,9 @@ const (
 	// gatherDelay lets a burst of Begins share a request.
 	gatherDelay = 10 * time.Millisecond
 
-	writeTimeout = 10 * time.Second
-	rewriteDelay = time.Second
+	writeTimeout   = 10 * time.Second
+	rewriteDelay   = time.Second
+	forbiddenPause = 15 * time.Second
 )
 
 // ErrNotWritten is wrapped when an entry could not be written.
@@ -42,6 +44,9 @@ type Config struct {
 	// Name of the ConfigMap. No two processes may work with it at the same time;
 	// if they do for a moment, no entry is lost.
 	Name string
+	// ForbiddenPause is how long to go on without the ConfigMap before the next try
+	// where permission for it is missing, 15s without it.
+	ForbiddenPause time.Duration
 }
 
 // Journal is the entries, by key.
@@ -56,12 +61,13 @@ type Journal struct {
 	object *corev1.ConfigMap
 	// uncertain is set when a write failed: it may have come through.
 	uncertain bool
-	// disabled is set where the permissions are missing: everything works then,
-	// but for what a crash leaves behind.
-	disabled bool
-	waiting  []chan error
-	kick     chan struct{}
-	ended    chan struct{}
+	// forbidden is until when not to write, for want of permission: everything works
+	// then, but for what a crash leaves behind. An API server that has just started
+	// knows of no permissions for a moment.
+	forbidden time.Time
+	waiting   []chan error
+	kick      chan struct{}
+	ended     chan struct{}
 }
 
 // Open reads the entries that are there.
@@ -72,6 +78,7 @@ func Open(ctx context.Context, config Config) (*Journal, error) {
 		kick:    make(chan struct{}, 1),
 		ended:   make(chan struct{}, 1),
 	}
+	j.config.ForbiddenPause = cmp.Or(config.ForbiddenPause, forbiddenPause)
 	if err := j.load(ctx); err != nil {
 		return nil, err
 	}
@@ -114,13 +121,13 @@ func (j *Journal) Begin(ctx context.Context, key string, data []byte) error {
 func (j *Journal) add(key string, data []byte) (<-chan error, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.disabled {
-		return nil, nil
-	}
 	if _, begun := j.entries[key]; begun {
 		return nil, nil
 	}
 	j.entries[key] = data
+	if time.Now().Before(j.forbidden) {
+		return nil, nil
+	}
 	done := make(chan error, 1)
 	j.waiting = append(j.waiting, done)
 	signal(j.kick)
@@ -177,7 +184,7 @@ func (j *Journal) flush(ctx context.Context) {
 	waiting := j.waiting
 	j.waiting = nil
 	entries := maps.Clone(j.entries)
-	changed := !j.disabled && (j.uncertain || !maps.EqualFunc(entries, j.written, bytes.Equal))
+	changed := !time.Now().Before(j.forbidden) && (j.uncertain || !maps.EqualFunc(entries, j.written, bytes.Equal))
 	j.mu.Unlock()
 	var err error
 	if changed {

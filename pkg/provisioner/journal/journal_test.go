@@ -243,6 +243,43 @@ func TestJournalDeletedByHand(t *testing.T) {
 	}
 }
 
+// An API server that has just started has not read the permissions yet.
+func TestForbiddenForAMoment(t *testing.T) {
+	client := fake.NewClientset()
+	before, stop := run(t, client)
+	begin(t, before, "of-the-process-before")
+	stop()
+	var forbidden atomic.Bool
+	forbidden.Store(true)
+	client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if !forbidden.Load() {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "j", errors.New("not yet"))
+	})
+	j, err := Open(t.Context(), Config{Client: client.CoreV1().ConfigMaps("n"), Name: "j", ForbiddenPause: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { j.Run(ctx) })
+	begin(t, j, "a")
+	if j.Entry("a") == nil {
+		t.Error("the entry is not even known to this process")
+	}
+	forbidden.Store(false)
+	begin(t, j, "b")
+	eventually(t, "everything is written", func() bool {
+		return slices.Equal(keys(t, client), []string{"a", "b", "of-the-process-before"})
+	})
+	cancel()
+	running.Wait()
+	if j.Entry("of-the-process-before") == nil {
+		t.Error("what the process before left is not known")
+	}
+}
+
 func TestBrokenJournalIsAnError(t *testing.T) {
 	object := &corev1.ConfigMap{BinaryData: map[string][]byte{dataKey: []byte("no gzip")}}
 	object.Namespace, object.Name = "n", "j"

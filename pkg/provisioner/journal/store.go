@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +25,7 @@ func (j *Journal) load(ctx context.Context) error {
 	var stored map[string][]byte
 	switch {
 	case apierrors.IsForbidden(err):
-		j.disable(ctx, err)
+		j.pause(ctx, err)
 		return nil
 	case apierrors.IsNotFound(err):
 		found, err = nil, nil
@@ -56,7 +57,7 @@ func (j *Journal) write(ctx context.Context, entries map[string][]byte) error {
 		case err == nil:
 			return nil
 		case apierrors.IsForbidden(err):
-			j.disable(ctx, err)
+			j.pause(ctx, err)
 			return nil
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 			if err := j.load(ctx); err != nil {
@@ -108,12 +109,15 @@ func (j *Journal) put(ctx context.Context, entries map[string][]byte) error {
 	return nil
 }
 
-func (j *Journal) disable(ctx context.Context, err error) {
+// pause goes on without the ConfigMap for a while.
+func (j *Journal) pause(ctx context.Context, err error) {
 	klog.FromContext(ctx).Error(err, "Working without a journal: a volume in the making whose claim is deleted while this program is down will be left behind",
-		"configMap", j.config.Name)
+		"configMap", j.config.Name, "nextTry", j.config.ForbiddenPause)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.disabled = true
+	j.forbidden = time.Now().Add(j.config.ForbiddenPause)
+	j.uncertain = true // there may be entries of another process
+	time.AfterFunc(j.config.ForbiddenPause, func() { signal(j.ended) })
 }
 
 func encode(entries map[string][]byte) ([]byte, error) {
