@@ -89,7 +89,7 @@ func New(config Config) (*Publisher, error) {
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "csistoragecapacity"}),
 	}
 	if config.Node != "" {
-		p.manager += "-" + config.Node
+		p.manager = managerOf(config.Node)
 	}
 	p.own = informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod,
 		informers.WithNamespace(config.Namespace), informers.WithTransform(trim),

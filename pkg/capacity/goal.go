@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -22,6 +23,17 @@ const (
 
 	namePrefix = "csisc-"
 )
+
+// managerOf is who manages the objects of a single node. The node's name may be
+// longer than a label's value.
+func managerOf(node string) string {
+	manager := managedBy + "-" + node
+	if len(manager) <= validation.LabelValueMaxLength {
+		return manager
+	}
+	sum := sha256.Sum256([]byte(node))
+	return managedBy + "-" + hex.EncodeToString(sum[:16])
+}
 
 // target is one figure to be published. A segment without keys is the whole
 // cluster.

@@ -3,10 +3,12 @@ package capacity
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -80,5 +82,18 @@ func TestAssign(t *testing.T) {
 	slices.Sort(names)
 	if want := []string{"elsewhere", "expressive", "nowhere", "other-class", "second"}; !slices.Equal(names, want) {
 		t.Errorf("obsolete are %q, want %q", names, want)
+	}
+}
+
+func TestManagerOf(t *testing.T) {
+	long := strings.Repeat("n", 60) + ".example.com"
+	if got := managerOf("node-1"); got != "external-provisioner-node-1" {
+		t.Errorf("got %q", got)
+	}
+	if managerOf(long) == managerOf(long+"x") {
+		t.Error("two nodes have the same")
+	}
+	if problems := validation.IsValidLabelValue(managerOf(long)); problems != nil {
+		t.Errorf("%q: %v", managerOf(long), problems)
 	}
 }
