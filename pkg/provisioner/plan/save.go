@@ -47,6 +47,8 @@ const (
 	RemainsWanted
 	// RemainsOrphaned is nobody's: no claim will lead to it any longer.
 	RemainsOrphaned
+	// RemainsElsewhere is nobody's, as its claim gets a volume on another node.
+	RemainsElsewhere
 )
 
 // NextTry is when a failed call is repeated after it had failed this many times
