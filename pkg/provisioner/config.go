@@ -54,6 +54,12 @@ type Config struct {
 
 	// Topology of drivers that have one.
 	Topology Topology
+	// Node is the only one to work for, where each node has a provisioner; nil for
+	// all nodes. It needs Topology.
+	Node *plan.Node
+	// ContestMin and ContestMax bound how long Node waits, for a random part of it,
+	// before it takes a claim that no scheduler places.
+	ContestMin, ContestMax time.Duration
 
 	// RetryMin and RetryMax bound the exponential back-off of each claim and volume.
 	RetryMin, RetryMax time.Duration
@@ -80,7 +86,7 @@ type Provisioner struct {
 	deleted    recent
 	busy       busy
 	unfinished unfinished
-	// places is nil for a driver without topology.
+	// places is nil for a driver without topology, and of a single node.
 	places *places
 	// attachments are nil for a driver that does not attach volumes.
 	attachments *attachments
@@ -104,7 +110,7 @@ func New(config Config) (*Provisioner, error) {
 		sources:   sources{client: config.Dynamic},
 		retries:   backOff[string](config),
 	}
-	if config.Topology.Enabled && config.Driver.Facts().Topology {
+	if config.Topology.Enabled && config.Driver.Facts().Topology && config.Node == nil {
 		p.places = newPlaces(factory)
 	}
 	if config.Driver.Facts().Attaches {
@@ -137,6 +143,20 @@ func (c Config) validate() error {
 		return fmt.Errorf("%d threads and interval %s for protection of sources, must be positive", c.ProtectionWorkers, c.OrphanSweepInterval)
 	case c.DrainTimeout < 0:
 		return fmt.Errorf("drain timeout %s, must not be negative", c.DrainTimeout)
+	}
+	return c.validateNode()
+}
+
+func (c Config) validateNode() error {
+	switch {
+	case c.Node == nil:
+		return nil
+	case !c.Topology.Enabled || !c.Driver.Facts().Topology:
+		return errors.New("volumes of a single node, without topology that says where they are")
+	case c.Node.Name == "" || len(c.Node.Segment) == 0:
+		return errors.New("a node without name or topology segment")
+	case c.ContestMin <= 0 || c.ContestMax < c.ContestMin:
+		return fmt.Errorf("delay from %s to %s before a claim is taken, must be positive and not shrink", c.ContestMin, c.ContestMax)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/metrics"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -34,6 +35,8 @@ type DriverConfig struct {
 	Address string
 	// Timeout limits each call.
 	Timeout time.Duration
+	// OwnNode asks the driver also where its own node is.
+	OwnNode bool
 	// Metrics records the calls; may be nil.
 	Metrics metrics.CSIMetricsManager
 }
@@ -69,7 +72,7 @@ func ConnectDriver(ctx context.Context, config DriverConfig) (*Driver, error) {
 		return nil, fmt.Errorf("connect to CSI driver at %s: %w", address, err)
 	}
 	d.controller = csi.NewControllerClient(d.conn)
-	facts, err := readFacts(ctx, d.conn, config.Timeout)
+	facts, err := readFacts(ctx, d.conn, config)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("CSI driver at %s: %w", address, err), d.conn.Close())
 	}
@@ -130,8 +133,8 @@ func (d *Driver) readmit(ctx context.Context) bool {
 	if err == nil && after.Name != before.Name {
 		err = fmt.Errorf("%w: it was %q and is %q now", ErrDriverChanged, before.Name, after.Name)
 	}
-	if err == nil && (after.Topology != before.Topology || after.Attaches != before.Attaches) {
-		// What to watch for them is settled when starting.
+	if err == nil && (after.Topology != before.Topology || after.Attaches != before.Attaches || !proto.Equal(after.Place, before.Place)) {
+		// What to watch for them, and whose volumes are ours, is settled when starting.
 		err = fmt.Errorf("%w: %s has another topology or attaches volumes otherwise than before", ErrDriverChanged, after.Name)
 	}
 	if err != nil {
@@ -152,7 +155,7 @@ func (d *Driver) askAgain(ctx context.Context) (*Facts, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	return readFacts(ctx, conn, d.config.Timeout)
+	return readFacts(ctx, conn, d.config)
 }
 
 func socketAddress(address string) (string, error) {

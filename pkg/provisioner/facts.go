@@ -33,15 +33,18 @@ type Facts struct {
 	// Snapshots, Clones and Modify are the capabilities CREATE_DELETE_SNAPSHOT,
 	// CLONE_VOLUME and MODIFY_VOLUME.
 	Snapshots, Clones, Modify bool
+	// Place is where in its topology the driver's own node is; nil unless
+	// DriverConfig.OwnNode asked for it.
+	Place *csi.Topology
 }
 
 // readFacts asks until the driver answers; only an answer that waiting will not
 // change is an error.
-func readFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration) (*Facts, error) {
+func readFacts(ctx context.Context, conn *grpc.ClientConn, config DriverConfig) (*Facts, error) {
 	logger := klog.FromContext(ctx)
 	reported := ""
 	for {
-		facts, err := askFacts(ctx, conn, timeout)
+		facts, err := askFacts(ctx, conn, config)
 		if err == nil {
 			return facts, nil
 		}
@@ -63,8 +66,8 @@ func readFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration
 	}
 }
 
-func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration) (*Facts, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func askFacts(ctx context.Context, conn *grpc.ClientConn, config DriverConfig) (*Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 	ready, err := rpc.Probe(ctx, conn)
 	if err != nil {
@@ -91,7 +94,7 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration)
 	if !methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME] {
 		return nil, fmt.Errorf("%w: %s does not declare CREATE_DELETE_VOLUME", ErrUnsupportedDriver, name)
 	}
-	return &Facts{
+	facts := &Facts{
 		Name:                  name,
 		Topology:              services[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS],
 		Attaches:              methods[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME],
@@ -100,5 +103,25 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration)
 		Snapshots:             methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT],
 		Clones:                methods[csi.ControllerServiceCapability_RPC_CLONE_VOLUME],
 		Modify:                methods[csi.ControllerServiceCapability_RPC_MODIFY_VOLUME],
-	}, nil
+	}
+	if config.OwnNode {
+		facts.Place, err = askPlace(ctx, conn, facts)
+	}
+	return facts, err
+}
+
+// askPlace is for a driver that runs beside this process, on the node that it
+// makes volumes on.
+func askPlace(ctx context.Context, conn *grpc.ClientConn, facts *Facts) (*csi.Topology, error) {
+	if !facts.Topology {
+		return nil, fmt.Errorf("%w: %s does not declare VOLUME_ACCESSIBILITY_CONSTRAINTS, so its volumes do not say which node they are on", ErrUnsupportedDriver, facts.Name)
+	}
+	info, err := csi.NewNodeClient(conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask %s where its node is: %w", facts.Name, err)
+	}
+	if len(info.GetAccessibleTopology().GetSegments()) == 0 {
+		return nil, fmt.Errorf("%w: %s does not say where its node is: NodeGetInfo has no accessible topology", ErrUnsupportedDriver, facts.Name)
+	}
+	return info.GetAccessibleTopology(), nil
 }

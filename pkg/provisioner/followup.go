@@ -106,6 +106,8 @@ func (s *session) followUpOne(name string) time.Duration {
 		s.end(creation)
 	case remains == plan.RemainsOrphaned:
 		err = s.complete(ctx, creation)
+	case remains == plan.RemainsElsewhere:
+		err = s.undo(ctx, creation)
 	}
 	if err != nil {
 		delay := s.retries.When(name)
@@ -131,7 +133,7 @@ func (s *session) remains(ctx context.Context, creation *plan.Creation) (plan.Re
 	if err != nil || claim.UID != owner.UID {
 		claim = nil
 	}
-	if remains := plan.Abandoned(s.staying(volume), claim, template); remains != plan.RemainsOrphaned {
+	if remains := s.config.Node.Abandoned(s.staying(volume), claim, template); remains == plan.RemainsSaved || remains == plan.RemainsWanted {
 		return remains, nil
 	}
 	// Only the API server itself can say that there is neither.
@@ -145,7 +147,7 @@ func (s *session) remains(ctx context.Context, creation *plan.Creation) (plan.Re
 	if claim, err = s.liveClaim(ctx, owner.Namespace, owner.Name, string(owner.UID)); err != nil {
 		return 0, err
 	}
-	return plan.Abandoned(s.staying(volume), claim, template), nil
+	return s.config.Node.Abandoned(s.staying(volume), claim, template), nil
 }
 
 // staying is nil for a PersistentVolume whose volume was deleted at the driver: it

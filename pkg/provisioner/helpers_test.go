@@ -54,9 +54,17 @@ func newWorld(t *testing.T, change func(*Config), objects ...runtime.Object) *wo
 // newWorldOf is for a driver that must say something of itself before it is asked.
 func newWorldOf(t *testing.T, driver *drivertest.Driver, change func(*Config), objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{T: t, driver: driver}
-	w.client = fake.NewClientset(objects...)
-	w.dynamic = newDynamic()
+	w := &world{T: t, driver: driver, client: fake.NewClientset(objects...), dynamic: newDynamic()}
+	w.configure(change)
+	w.run()
+	t.Cleanup(func() { w.kill() })
+	return w
+}
+
+// configure starts the driver and connects to it.
+func (w *world) configure(change func(*Config)) {
+	t := w.T
+	t.Helper()
 	w.socket = startDriver(t, w.driver)
 	naming, err := plan.NewNaming("pvc", plan.WholeUID)
 	if err != nil {
@@ -86,18 +94,24 @@ func newWorldOf(t *testing.T, driver *drivertest.Driver, change func(*Config), o
 		change(&config)
 	}
 	w.config = config
-	w.run()
-	t.Cleanup(func() { w.kill() })
-	return w
 }
 
 // run starts a provisioner, as another process would be.
 func (w *world) run() {
 	w.Helper()
+	w.runThis(w.provisioner())
+}
+
+func (w *world) provisioner() *Provisioner {
+	w.Helper()
 	provisioner, err := New(w.config)
 	if err != nil {
 		w.Fatal(err)
 	}
+	return provisioner
+}
+
+func (w *world) runThis(provisioner *Provisioner) {
 	ctx, abandon := context.WithCancel(context.Background())
 	w.drain, w.stopped, w.ended, w.abandon = make(chan struct{}), make(chan error, 1), make(chan struct{}), abandon
 	go func(drain <-chan struct{}, stopped chan<- error, ended chan<- struct{}) {

@@ -34,6 +34,9 @@ type protection struct {
 	sources sources
 	claims  cache.Indexer
 	queue   workqueue.TypedRateLimitingInterface[plan.Origin]
+	// shared is set where other processes protect origins too, whose holds are not
+	// known here: then only a sweep finds what they left.
+	shared bool
 
 	mu   sync.Mutex
 	held map[plan.Origin]*hold
@@ -131,15 +134,17 @@ func (p *protection) release(origin *plan.Origin, volume string) {
 	p.queue.Add(*origin)
 }
 
+// needed tells whether a volume or a claim needs the origin, as far as is known here.
+func (p *protection) needed(h *hold, origin plan.Origin) (bool, error) {
+	waiting, err := p.claims.ByIndex(originIndex, origin.String())
+	return len(h.names) > 0 || len(waiting) > 0, err
+}
+
 // check removes the finalizer of an origin that nobody needs.
 func (p *protection) check(ctx context.Context, origin plan.Origin) error {
 	h := p.lock(origin)
 	defer h.mu.Unlock()
-	if len(h.names) > 0 {
-		return nil
-	}
-	waiting, err := p.claims.ByIndex(originIndex, origin.String())
-	if err != nil || len(waiting) > 0 {
+	if needed, err := p.needed(h, origin); needed || err != nil {
 		return err
 	}
 	if err := p.setFinalizer(ctx, origin, false); err != nil {

@@ -60,6 +60,10 @@ func (s *session) create(ctx context.Context, creation *plan.Creation, secrets m
 		state, err := s.discard(ctx, response.GetVolume().GetVolumeId(), secrets, err)
 		return nil, state, err
 	}
+	if err := s.config.Node.CheckPlace(volume); err != nil {
+		state, err := s.misplaced(ctx, volume, secrets, err)
+		return nil, state, err
+	}
 	if state, err := s.save(ctx, volume, secrets); err != nil {
 		return nil, state, err
 	}

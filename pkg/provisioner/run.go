@@ -134,6 +134,9 @@ func (s *session) besides(work context.Context) *sync.WaitGroup {
 		for range s.config.ProtectionWorkers {
 			group.Go(func() { s.protection.work(work) })
 		}
+		if s.contest != nil {
+			group.Go(func() { s.contest.run(work) })
+		}
 		group.Go(func() {
 			s.protection.sweep(work, s.config.OrphanSweepInterval, s.config.Driver.Facts().Snapshots)
 		})

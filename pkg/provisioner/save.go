@@ -50,6 +50,7 @@ func (s *session) save(ctx context.Context, volume *corev1.PersistentVolume, sec
 
 // ownerOf is the name of a PersistentVolume that is for the driver's volume, empty
 // for none: such a volume must not be deleted because another claim got it too.
+// A driver that makes volumes on its own node can give one on each the same ID.
 func (s *session) ownerOf(volumeID string) (string, error) {
 	volumes, err := s.volumes.List(labels.Everything())
 	if err != nil {
@@ -57,6 +58,9 @@ func (s *session) ownerOf(volumeID string) (string, error) {
 	}
 	driver := s.config.Driver.Facts().Name
 	for _, volume := range volumes {
+		if volume.Spec.NodeAffinity != nil && !s.config.Node.Holds(volume) {
+			continue
+		}
 		if source := volume.Spec.CSI; source != nil && source.Driver == driver && source.VolumeHandle == volumeID {
 			return volume.Name, nil
 		}

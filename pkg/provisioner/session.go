@@ -25,6 +25,8 @@ type session struct {
 	protection *protection
 	events     record.EventRecorder
 	deletions  *deletions
+	// contest is nil unless claims are to be taken for a single node.
+	contest *contest
 }
 
 var (
@@ -74,6 +76,10 @@ func newSession(p *Provisioner) (*session, error) {
 		return nil, err
 	}
 	s.protection = newProtection(s.client, s.sources, claims.GetIndexer(), backOff[plan.Origin](s.config))
+	s.protection.shared = s.config.Node != nil
+	if s.config.Node != nil && s.config.Node.Immediate {
+		s.contest = newContest(s.Provisioner)
+	}
 	if _, err := claims.AddEventHandler(s.protection.handler()); err != nil {
 		return nil, err
 	}
@@ -99,13 +105,24 @@ func (s *session) holdNoted() {
 
 // ShouldProvision implements controller.Qualifier. When stopping, the library
 // still takes every claim that is queued; it gets through them without a call.
-func (s *session) ShouldProvision(ctx context.Context, _ *corev1.PersistentVolumeClaim) bool {
-	return ctx.Err() == nil
+func (s *session) ShouldProvision(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if s.config.Node.Share(claim, nil) == plan.ShareOwn {
+		return true
+	}
+	if s.contest != nil && claim.Annotations[plan.SelectedNodeAnnotation] == "" && plan.ProvisionerOf(claim) == s.config.Driver.Facts().Name {
+		s.contest.enter(cache.MetaObjectToName(claim).String())
+	}
+	return false
 }
 
-// ShouldDelete implements controller.DeletionGuard, as ShouldProvision does.
+// ShouldDelete implements controller.DeletionGuard, as ShouldProvision does. To
+// the driver of another node a volume does not exist: deleting it there would
+// succeed, and leave it behind where it is.
 func (s *session) ShouldDelete(ctx context.Context, volume *corev1.PersistentVolume) bool {
-	return ctx.Err() == nil && !s.deletions.finished(volume)
+	return ctx.Err() == nil && s.config.Node.Holds(volume) && !s.deletions.finished(volume)
 }
 
 // SupportsBlock implements controller.BlockProvisioner. The capability in the

@@ -30,17 +30,26 @@ func (p *protection) work(ctx context.Context) {
 }
 
 // sweep queues every origin with a finalizer, now and once per interval: what was
-// left by a process that died. A list that fails leads to nothing.
+// left by a process that died. A list that fails leads to nothing. Where origins
+// are shared, only those are queued that a sweep found unneeded before: another
+// process may just have protected them for a claim that is not in the cache yet.
 func (p *protection) sweep(ctx context.Context, interval time.Duration, snapshots bool) {
+	suspects := map[plan.Origin]bool{}
 	for {
-		for _, object := range p.claims.List() {
-			if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
-				p.queueIfProtected(claim)
+		found := p.protectedClaims()
+		if snapshots {
+			found = append(found, p.protectedSnapshots(ctx)...)
+		}
+		unneeded := map[plan.Origin]bool{}
+		for _, origin := range found {
+			if !p.shared || suspects[origin] {
+				p.queue.Add(origin)
+			}
+			if p.shared && p.looksUnneeded(origin) {
+				unneeded[origin] = true
 			}
 		}
-		if snapshots {
-			p.sweepSnapshots(ctx)
-		}
+		suspects = unneeded
 		select {
 		case <-ctx.Done():
 			return
@@ -49,15 +58,36 @@ func (p *protection) sweep(ctx context.Context, interval time.Duration, snapshot
 	}
 }
 
-func (p *protection) sweepSnapshots(ctx context.Context) {
-	protected, err := p.sources.protectedSnapshots(ctx, snapshotFinalizer)
+func (p *protection) looksUnneeded(origin plan.Origin) bool {
+	p.mu.Lock()
+	h := p.held[origin]
+	p.mu.Unlock()
+	if h == nil {
+		h = &hold{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	needed, err := p.needed(h, origin)
+	return !needed && err == nil
+}
+
+func (p *protection) protectedClaims() []plan.Origin {
+	var found []plan.Origin
+	for _, object := range p.claims.List() {
+		claim, ok := object.(*corev1.PersistentVolumeClaim)
+		if ok && slices.Contains(claim.Finalizers, cloningFinalizer) {
+			found = append(found, plan.Origin{Kind: plan.ClaimOrigin, Namespace: claim.Namespace, Name: claim.Name})
+		}
+	}
+	return found
+}
+
+func (p *protection) protectedSnapshots(ctx context.Context) []plan.Origin {
+	found, err := p.sources.protectedSnapshots(ctx, snapshotFinalizer)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("No snapshots are looked through for finalizers left behind", "reason", err.Error())
-		return
 	}
-	for _, origin := range protected {
-		p.queue.Add(origin)
-	}
+	return found
 }
 
 func (p *protection) queueIfProtected(claim *corev1.PersistentVolumeClaim) {
@@ -67,8 +97,12 @@ func (p *protection) queueIfProtected(claim *corev1.PersistentVolumeClaim) {
 }
 
 // handler queues the origin of a claim that no longer waits for its volume, and a
-// protected claim that is being deleted.
+// protected claim that is being deleted. Where origins are shared that is left to
+// the process whose claim it was, and to the sweep.
 func (p *protection) handler() cache.ResourceEventHandler {
+	if p.shared {
+		return cache.ResourceEventHandlerFuncs{}
+	}
 	look := func(object any) {
 		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = tombstone.Obj

@@ -46,6 +46,9 @@ func newPlaces(factory informers.SharedInformerFactory) *places {
 
 // place asks in the creation for what its claim needs of the driver's topology.
 func (p *Provisioner) place(ctx context.Context, creation *plan.Creation, options controller.ProvisionOptions) error {
+	if node := p.config.Node; node != nil {
+		return creation.Place(node.Placement(options.PVC.Name, options.StorageClass.AllowedTopologies), true)
+	}
 	if p.places == nil {
 		return nil
 	}

@@ -28,6 +28,7 @@ var ErrRunning = errors.New("driver is listening already")
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
+	csi.UnimplementedNodeServer
 
 	mu           sync.Mutex
 	name         string
@@ -40,6 +41,8 @@ type Driver struct {
 	onCreate     CreateHook
 	onDelete     DeleteHook
 	capacity     int64
+	asked        int
+	place        map[string]string
 	server       *grpc.Server
 	served       chan error
 }
@@ -74,6 +77,7 @@ func (d *Driver) Start(socket string) error {
 	server, served := grpc.NewServer(), make(chan error, 1)
 	csi.RegisterIdentityServer(server, d)
 	csi.RegisterControllerServer(server, d)
+	csi.RegisterNodeServer(server, d)
 	go func() { served <- server.Serve(listener) }()
 	d.server, d.served = server, served
 	return nil
@@ -112,6 +116,9 @@ func (d *Driver) SetCapabilities(capabilities ...csi.ControllerServiceCapability
 // SetCapacity says what GetCapacity answers, wherever it is asked about.
 func (d *Driver) SetCapacity(bytes int64) { d.locked(func() { d.capacity = bytes }) }
 
+// SetPlace says where NodeGetInfo answers that the driver's node is.
+func (d *Driver) SetPlace(segments map[string]string) { d.locked(func() { d.place = segments }) }
+
 // OnCreate sets what CreateVolume does from now on; nil for the usual.
 func (d *Driver) OnCreate(hook CreateHook) { d.locked(func() { d.onCreate = hook }) }
 
@@ -137,6 +144,13 @@ func (d *Driver) Deletes() []*csi.DeleteVolumeRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]*csi.DeleteVolumeRequest(nil), d.deletes...)
+}
+
+// CapacityAsked is how many GetCapacity calls were received so far.
+func (d *Driver) CapacityAsked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked
 }
 
 func (d *Driver) locked(change func()) {
@@ -237,7 +251,19 @@ func (d *Driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequ
 func (d *Driver) GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.asked++
 	return &csi.GetCapacityResponse{AvailableCapacity: d.capacity}, nil
+}
+
+// NodeGetInfo implements csi.NodeServer.
+func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	response := &csi.NodeGetInfoResponse{NodeId: "node"}
+	if d.place != nil {
+		response.AccessibleTopology = &csi.Topology{Segments: maps.Clone(d.place)}
+	}
+	return response, nil
 }
 
 func (d *Driver) delete(request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {

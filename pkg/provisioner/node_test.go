@@ -1,0 +1,294 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// newNodes is a provisioner with its driver on each of two nodes, a and b, which
+// share the API server. They do not run yet.
+func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
+	t.Helper()
+	client, dynamic := fake.NewClientset(objects...), newDynamic()
+	client.PrependReactor("patch", "persistentvolumeclaims", refuseSecond(client))
+	nodes := map[string]*world{}
+	for _, name := range []string{"a", "b"} {
+		w := &world{T: t, driver: nodeDriver(name), client: client, dynamic: dynamic}
+		w.configure(func(config *Config) {
+			config.Topology = Topology{Enabled: true}
+			config.Node = &plan.Node{Name: "node-" + name, Segment: plan.Segment{"zone": name}, Immediate: true}
+			config.ContestMin, config.ContestMax = time.Millisecond, 10*time.Millisecond
+			config.JournalName += "." + name
+		})
+		nodes[name] = w
+	}
+	return nodes["a"], nodes["b"]
+}
+
+// runNodes makes both before it runs one: making one changes what clients use.
+func runNodes(t *testing.T, nodes ...*world) {
+	t.Helper()
+	var made []*Provisioner
+	for _, w := range nodes {
+		made = append(made, w.provisioner())
+	}
+	for i, w := range nodes {
+		w.runThis(made[i])
+		t.Cleanup(func() { w.kill() })
+	}
+}
+
+// refuseSecond is what the API server does with the version that a patch names.
+func refuseSecond(client *fake.Clientset) clienttesting.ReactionFunc {
+	return func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, ok := action.(clienttesting.PatchAction)
+		if !ok {
+			return false, nil, nil
+		}
+		object, err := client.Tracker().Get(action.GetResource(), patch.GetNamespace(), patch.GetName())
+		claim, ok := object.(*corev1.PersistentVolumeClaim)
+		if err != nil || !ok || claim.Annotations[selectedNode] == "" {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, patch.GetName(), errors.New("it has changed"))
+	}
+}
+
+// nodeDriver makes volumes on its node, with IDs that others give too.
+func nodeDriver(node string) *drivertest.Driver {
+	driver := drivertest.New(driverName)
+	driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
+	driver.OnCreate(madeOn(node))
+	return driver
+}
+
+func madeOn(node string) drivertest.CreateHook {
+	return func(_ context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		response, err := next()
+		response.GetVolume().AccessibleTopology = []*csi.Topology{{Segments: map[string]string{"zone": node}}}
+		return response, err
+	}
+}
+
+func lateClass() *storagev1.StorageClass {
+	class := testClass(nil)
+	class.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
+	return class
+}
+
+// release does the PV controller's part.
+func (w *world) release(name string) {
+	w.Helper()
+	volume := w.awaitVolume(name)
+	volume.Status.Phase = corev1.VolumeReleased
+	if _, err := w.client.CoreV1().PersistentVolumes().UpdateStatus(w.Context(), volume, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// noted is how many volumes its journal has in the making.
+func (w *world) noted() int {
+	w.Helper()
+	notes, err := journal.Open(w.Context(), journal.Config{
+		Client: w.client.CoreV1().ConfigMaps(w.config.JournalNamespace), Name: w.config.JournalName,
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return len(notes.Entries())
+}
+
+func TestEachNodeMakesAndDeletesItsVolumes(t *testing.T) {
+	a, b := newNodes(t, lateClass())
+	runNodes(t, a, b)
+	a.createClaim(testClaim("waits"))
+	a.createClaim(testClaim("first", onNode("node-a")))
+	a.createClaim(testClaim("second", onNode("node-b")))
+	a.awaitVolume("pvc-uid-first")
+	volume := a.awaitVolume("pvc-uid-second")
+	if got := volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]; got != "b" {
+		t.Errorf("the volume is on %s", got)
+	}
+	for _, w := range []*world{a, b} {
+		creates := w.driver.Creates()
+		if len(creates) != 1 || len(creates[0].GetAccessibilityRequirements().GetRequisite()) != 1 {
+			t.Errorf("node %s was asked for %v", w.config.Node.Name, creates)
+		}
+	}
+	a.release("pvc-uid-second")
+	a.awaitGone("pvc-uid-second")
+	if calls := a.driver.Deletes(); len(calls) != 0 {
+		t.Errorf("node a was told to delete %v", calls)
+	}
+	if left := b.driver.Volumes(); len(left) != 0 {
+		t.Errorf("node b has %v", left)
+	}
+}
+
+func TestImmediateClaimsAreTakenByOneNode(t *testing.T) {
+	a, b := newNodes(t, testClass(nil))
+	runNodes(t, a, b)
+	const claims = 20
+	for i := range claims {
+		a.createClaim(testClaim(fmt.Sprintf("data-%d", i)))
+	}
+	for i := range claims {
+		a.awaitVolume(fmt.Sprintf("pvc-uid-data-%d", i))
+	}
+	if got := len(a.driver.Volumes()) + len(b.driver.Volumes()); got != claims {
+		t.Errorf("there are %d volumes for %d claims", got, claims)
+	}
+}
+
+func TestNodeWithoutRoomLeavesClaimsToOthers(t *testing.T) {
+	a, b := newNodes(t, testClass(map[string]string{"csi.storage.k8s.io/fstype": "xfs", "kind": "fast"}))
+	for _, w := range []*world{a, b} {
+		w.driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_GET_CAPACITY)
+		w.config.Driver = connect(t, w.socket)
+	}
+	runNodes(t, a, b)
+	a.createClaim(testClaim("data"))
+	eventually(t, "both have looked", func() bool { return a.driver.CapacityAsked() > 1 && b.driver.CapacityAsked() > 1 })
+	if a.volume("pvc-uid-data") != nil {
+		t.Fatal("a volume was made where there is no room")
+	}
+	b.driver.SetCapacity(1 << 30)
+	a.awaitVolume("pvc-uid-data")
+	if calls := a.driver.Creates(); len(calls) != 0 {
+		t.Errorf("node a was asked for %v", calls)
+	}
+}
+
+func TestImmediateClaimsCanBeLeftToOthers(t *testing.T) {
+	a, b := newNodes(t, testClass(nil))
+	a.config.Node.Immediate = false
+	runNodes(t, a, b)
+	a.createClaim(testClaim("data"))
+	a.createClaim(testClaim("placed", onNode("node-a")))
+	a.awaitVolume("pvc-uid-data")
+	a.awaitVolume("pvc-uid-placed")
+	if got := len(b.driver.Volumes()); got != 1 {
+		t.Errorf("node b has %d volumes", got)
+	}
+}
+
+// Node a dies with a volume in the making, and its claim goes to node b.
+func TestVolumeLeftOnAnotherNodeIsDeleted(t *testing.T) {
+	a, b := newNodes(t, lateClass())
+	runNodes(t, a)
+	a.dieAfterCreate(testClaim("data", onNode("node-a")))
+	a.driver.OnCreate(madeOn("a"))
+	a.schedule("data", "node-b")
+	runNodes(t, b)
+	volume := a.awaitVolume("pvc-uid-data")
+	b.kill()
+	runNodes(t, a)
+	eventually(t, "the volume on node a is gone", func() bool { return len(a.driver.Volumes()) == 0 })
+	if got := a.volume("pvc-uid-data"); got == nil || got.UID != volume.UID || len(b.driver.Volumes()) != 1 {
+		t.Errorf("the claim's own volume has gone too: %v, %v", got, b.driver.Volumes())
+	}
+	eventually(t, "nothing is in the making", func() bool { return a.noted() == 0 })
+}
+
+// A driver that has one volume of a name for all nodes has made none on node a.
+func TestVolumeOfAnotherNodeIsNotDeleted(t *testing.T) {
+	a, b := newNodes(t, lateClass())
+	runNodes(t, a)
+	a.dieAfterCreate(testClaim("data", onNode("node-a")))
+	a.driver.OnCreate(madeOn("b"))
+	a.schedule("data", "node-b")
+	runNodes(t, b)
+	a.awaitVolume("pvc-uid-data")
+	b.kill()
+	runNodes(t, a)
+	a.awaitEvent("ProvisioningCleanupFailed", "nothing was deleted, and the claim gets its volume on another node")
+	if calls := a.driver.Deletes(); len(calls) != 0 {
+		t.Errorf("node a was told to delete %v", calls)
+	}
+}
+
+func TestVolumeMadeElsewhereIsRefused(t *testing.T) {
+	a, _ := newNodes(t, lateClass())
+	a.driver.OnCreate(madeOn("b"))
+	runNodes(t, a)
+	a.createClaim(testClaim("data", onNode("node-a")))
+	a.awaitEvent("ProvisioningFailed", "its accessible topology does not have zone=a; it was not deleted")
+	if a.volume("pvc-uid-data") != nil {
+		t.Error("it was saved")
+	}
+}
+
+func TestConfigOfANodeRefused(t *testing.T) {
+	a, _ := newNodes(t)
+	for name, change := range map[string]func(*Config){
+		"no name":    func(c *Config) { c.Node = &plan.Node{Segment: plan.Segment{"zone": "a"}} },
+		"no segment": func(c *Config) { c.Node = &plan.Node{Name: "a"} },
+		"no gate":    func(c *Config) { c.Topology = Topology{} },
+		"no delay":   func(c *Config) { c.ContestMin = 0 },
+		"shrinking":  func(c *Config) { c.ContestMax = c.ContestMin / 2 },
+	} {
+		config := a.config
+		change(&config)
+		if _, err := New(config); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestDriverSaysWhereItsNodeIs(t *testing.T) {
+	driver := nodeDriver("a")
+	socket := startDriver(t, driver)
+	ask := func() (*Driver, error) {
+		return ConnectDriver(t.Context(), DriverConfig{Address: socket, Timeout: patience, OwnNode: true})
+	}
+	if _, err := ask(); !errors.Is(err, ErrUnsupportedDriver) {
+		t.Errorf("without a place: %v", err)
+	}
+	driver.SetPlace(map[string]string{"zone": "a"})
+	connected, err := ask()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connected.Close()
+	if got := connected.Facts().Place.GetSegments()["zone"]; got != "a" {
+		t.Errorf("it is in %q", got)
+	}
+	// It moves.
+	if err := driver.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	driver.SetPlace(map[string]string{"zone": "b"})
+	if err := driver.Start(socket); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "that is noticed", func() bool {
+		_, _ = connected.GetCapacity(t.Context(), &csi.GetCapacityRequest{})
+		select {
+		case err := <-connected.Lost():
+			return errors.Is(err, ErrDriverChanged)
+		default:
+			return false
+		}
+	})
+	driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE)
+	if _, err := ask(); !errors.Is(err, ErrUnsupportedDriver) {
+		t.Errorf("without topology: %v", err)
+	}
+}
