@@ -94,6 +94,7 @@ func (a *App) provision(ctx context.Context) error {
 	driver, err := provisioner.ConnectDriver(ctx, provisioner.DriverConfig{
 		Address: a.config.CSIAddress,
 		Timeout: a.config.Timeout,
+		OwnNode: a.config.Node.Enabled,
 		Metrics: a.telemetry.calls,
 	})
 	if err != nil && ctx.Err() != nil {
@@ -137,7 +138,7 @@ func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner,
 		CrossNamespaceSources: a.config.Features.CrossNamespaceVolumeDataSource,
 		AttributesClasses:     a.config.Features.VolumeAttributesClass,
 		JournalNamespace:      a.config.LeaderElection.namespace(),
-		JournalName:           journalName(driver.Facts().Name),
+		JournalName:           a.config.Node.journalOf(driver.Facts().Name),
 		ProtectionWorkers:     a.config.CloningThreads,
 		OrphanSweepInterval:   a.config.OrphanSweepInterval,
 		RetryMin:              a.config.RetryIntervalStart,
@@ -149,6 +150,9 @@ func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner,
 			Strict:    a.config.StrictTopology,
 			Immediate: a.config.ImmediateTopology,
 		},
+		Node:       a.node(driver),
+		ContestMin: a.config.Node.BaseDelay,
+		ContestMax: a.config.Node.MaxDelay,
 	})
 }
 

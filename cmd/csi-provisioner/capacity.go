@@ -96,7 +96,7 @@ func (a *App) publisher(ctx context.Context, driver *provisioner.Driver) (*capac
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := capacity.New(capacity.Config{
+	settings := capacity.Config{
 		Client:       client,
 		Driver:       driver,
 		DriverName:   facts.Name,
@@ -108,7 +108,11 @@ func (a *App) publisher(ctx context.Context, driver *provisioner.Driver) (*capac
 		Threads:      c.Threads,
 		RetryMin:     a.config.RetryIntervalStart,
 		RetryMax:     a.config.RetryIntervalMax,
-	})
+	}
+	if node := a.node(driver); node != nil {
+		settings.Node, settings.Segment = node.Name, node.Segment
+	}
+	publisher, err := capacity.New(settings)
 	if err != nil {
 		return nil, err
 	}

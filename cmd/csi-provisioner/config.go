@@ -42,6 +42,7 @@ type Config struct {
 	ShutdownTimeout    time.Duration
 
 	Capacity CapacityConfig
+	Node     NodeConfig
 
 	LeaderElection LeaderElectionConfig
 
@@ -76,6 +77,9 @@ func (c Config) validate() error {
 		return errors.New("--enable-pprof needs --http-endpoint")
 	}
 	if err := c.Capacity.validate(); err != nil {
+		return err
+	}
+	if err := c.Node.validate(c.LeaderElection.Enabled, c.Features); err != nil {
 		return err
 	}
 	return c.LeaderElection.validate()

@@ -41,6 +41,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	addSourceFlags(set, &parsed.config)
 	addTopologyFlags(set, &parsed.config)
 	addCapacityFlags(set, &parsed.config.Capacity)
+	addNodeFlags(set, &parsed.config.Node)
 	features, err := addFeatureFlag(set)
 	if err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ func TestDefaults(t *testing.T) {
 		WorkerThreads:        100,
 		ImmediateTopology:    true,
 		Capacity:             CapacityConfig{Threads: 1, PollInterval: time.Minute, OwnerLevel: 1, QPS: 1, Burst: 5},
+		Node:                 NodeConfig{Immediate: true, BaseDelay: 20 * time.Second, MaxDelay: time.Minute},
 		ShutdownTimeout:      25 * time.Second,
 
 		PreventModeConversion: true,
@@ -83,6 +84,7 @@ func TestEveryFlagIsRead(t *testing.T) {
 			Enabled: true, Threads: 11, PollInterval: 12 * time.Second, OwnerLevel: 2, Immediate: true, QPS: 13, Burst: 14,
 			Namespace: "n", Pod: "p",
 		},
+		Node:         NodeConfig{Immediate: true, BaseDelay: 20 * time.Second, MaxDelay: time.Minute},
 		HTTPEndpoint: ":1", MetricsPath: "/m", Pprof: true,
 	}
 	if parsed.config != want {
