@@ -88,6 +88,8 @@ type Provisioner struct {
 	unfinished unfinished
 	// places is nil for a driver without topology, and of a single node.
 	places *places
+	// migration is nil for a driver that has taken over no in-tree plugin's volumes.
+	migration *plan.Migration
 	// attachments are nil for a driver that does not attach volumes.
 	attachments *attachments
 }
@@ -109,6 +111,7 @@ func New(config Config) (*Provisioner, error) {
 		volumes:   factory.Core().V1().PersistentVolumes().Lister(),
 		sources:   sources{client: config.Dynamic},
 		retries:   backOff[string](config),
+		migration: plan.NewMigration(config.Driver.Facts().Name),
 	}
 	if config.Topology.Enabled && config.Driver.Facts().Topology && config.Node == nil {
 		p.places = newPlaces(factory)

@@ -120,6 +120,9 @@ func (c *contest) try(ctx context.Context, key string) (again bool, err error) {
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
+	if err == nil {
+		class, _, err = c.migration.Class(klog.FromContext(ctx), class)
+	}
 	if err != nil || c.config.Node.Share(claim, class) != plan.ShareOpen {
 		return false, err
 	}

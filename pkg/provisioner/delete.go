@@ -16,6 +16,13 @@ import (
 
 // remove deletes what is behind a PersistentVolume. Every error is retried.
 func (p *Provisioner) remove(ctx context.Context, volume *corev1.PersistentVolume) error {
+	if !p.migration.MayDelete(volume) {
+		return &controller.IgnoredError{Reason: "the in-tree plugin has not left it to a CSI driver"}
+	}
+	volume, err := p.migration.Volume(klog.FromContext(ctx), volume)
+	if err != nil {
+		return err
+	}
 	source := volume.Spec.CSI
 	driver := p.config.Driver.Facts().Name
 	if source == nil || source.Driver != driver {
@@ -68,6 +75,9 @@ func (p *Provisioner) classSecret(volume *corev1.PersistentVolume) (*plan.Secret
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find out about a deletion secret: %w", err)
+	}
+	if class, _, err = p.migration.Class(klog.Background(), class); err != nil {
+		return nil, err
 	}
 	return plan.ClassDeletionSecret(class.Parameters, volume)
 }

@@ -156,7 +156,7 @@ func (s *session) staying(volume *corev1.PersistentVolume) *corev1.PersistentVol
 	if volume == nil || s.deleted.has(volume.Name) {
 		return nil
 	}
-	return volume
+	return s.asCSI(volume)
 }
 
 // complete gives an orphaned volume its PersistentVolume: Kubernetes then does

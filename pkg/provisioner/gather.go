@@ -88,6 +88,9 @@ func (s *session) cloneContent(ctx context.Context, origin plan.Origin, claim *c
 	if err != nil {
 		return nil, err
 	}
+	if volume != nil {
+		volume = s.asCSI(volume)
+	}
 	return plan.CloneContent(claim, source, volume, s.abilities())
 }
 

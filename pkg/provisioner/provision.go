@@ -28,10 +28,15 @@ func (s *session) provision(ctx context.Context, options controller.ProvisionOpt
 	if err := s.refuseStale(ctx, options.PVC, name); err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
+	options, migrated, err := s.translate(ctx, options)
+	if err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
 	creation, err := s.gather(ctx, options)
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
+	creation.Migrated = migrated
 	if err := s.place(ctx, creation, options); err != nil {
 		return nil, s.unfinished.reschedule(options.PVName, err), err
 	}
@@ -64,7 +69,7 @@ func (s *session) create(ctx context.Context, creation *plan.Creation, secrets m
 		state, err := s.misplaced(ctx, volume, secrets, err)
 		return nil, state, err
 	}
-	if state, err := s.save(ctx, volume, secrets); err != nil {
+	if state, err := s.save(ctx, creation, volume, secrets); err != nil {
 		return nil, state, err
 	}
 	klog.FromContext(ctx).V(2).Info("Volume created", logPVC, klog.KRef(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name),

@@ -163,6 +163,7 @@ func (p *Provisioner) libraryOptions() []func(*controller.ProvisionController) e
 	core, storage := p.informers.Core().V1(), p.informers.Storage().V1()
 	return []func(*controller.ProvisionController) error{
 		controller.LeaderElection(false), // the caller's
+		controller.AdditionalProvisionerNames(p.migration.Names()),
 		controller.AddFinalizer(true),
 		controller.FailedProvisionThreshold(0), // no limit
 		controller.FailedDeleteThreshold(0),

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -17,8 +18,12 @@ import (
 // saved when there is one of the same name, whoever's that is, and the volume
 // would be left behind. While it cannot be saved the volume is there without it,
 // so that the claim stays in progress.
-func (s *session) save(ctx context.Context, volume *corev1.PersistentVolume, secrets map[string]string) (controller.ProvisioningState, error) {
-	_, err := s.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
+func (s *session) save(ctx context.Context, creation *plan.Creation, volume *corev1.PersistentVolume, secrets map[string]string) (controller.ProvisioningState, error) {
+	form, err := s.migration.Saved(creation, volume)
+	if err != nil {
+		return s.discard(ctx, volume.Spec.CSI.VolumeHandle, secrets, err)
+	}
+	_, err = s.client.CoreV1().PersistentVolumes().Create(ctx, form, metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		s.deleted.forget(volume.Name) // that was the one before
@@ -41,7 +46,7 @@ func (s *session) save(ctx context.Context, volume *corev1.PersistentVolume, sec
 		return controller.ProvisioningFinished, nil
 	}
 	taken := fmt.Errorf("%w: PersistentVolume %s exists already and is not this claim's", plan.ErrClaim, volume.Name)
-	if plan.SharesVolume(existing, volume) {
+	if s.migration.Same(klog.FromContext(ctx), existing, volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle) {
 		return controller.ProvisioningFinished, fmt.Errorf("%w; it is for the very volume that CSI driver %s made for this claim, so that was not deleted",
 			taken, volume.Spec.CSI.Driver)
 	}
@@ -58,10 +63,10 @@ func (s *session) ownerOf(volumeID string) (string, error) {
 	}
 	driver := s.config.Driver.Facts().Name
 	for _, volume := range volumes {
-		if volume.Spec.NodeAffinity != nil && !s.config.Node.Holds(volume) {
+		if volume.Spec.NodeAffinity != nil && !s.config.Node.Holds(s.asCSI(volume)) {
 			continue
 		}
-		if source := volume.Spec.CSI; source != nil && source.Driver == driver && source.VolumeHandle == volumeID {
+		if s.migration.Same(klog.Background(), volume, driver, volumeID) {
 			return volume.Name, nil
 		}
 	}

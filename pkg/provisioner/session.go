@@ -106,13 +106,13 @@ func (s *session) holdNoted() {
 // ShouldProvision implements controller.Qualifier. When stopping, the library
 // still takes every claim that is queued; it gets through them without a call.
 func (s *session) ShouldProvision(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || s.migration.WaitsForPlugin(claim) {
 		return false
 	}
 	if s.config.Node.Share(claim, nil) == plan.ShareOwn {
 		return true
 	}
-	if s.contest != nil && claim.Annotations[plan.SelectedNodeAnnotation] == "" && plan.ProvisionerOf(claim) == s.config.Driver.Facts().Name {
+	if s.contest != nil && claim.Annotations[plan.SelectedNodeAnnotation] == "" && s.migration.Wants(claim, s.config.Driver.Facts().Name) {
 		s.contest.enter(cache.MetaObjectToName(claim).String())
 	}
 	return false
@@ -122,7 +122,7 @@ func (s *session) ShouldProvision(ctx context.Context, claim *corev1.PersistentV
 // the driver of another node a volume does not exist: deleting it there would
 // succeed, and leave it behind where it is.
 func (s *session) ShouldDelete(ctx context.Context, volume *corev1.PersistentVolume) bool {
-	return ctx.Err() == nil && s.config.Node.Holds(volume) && !s.deletions.finished(volume)
+	return ctx.Err() == nil && s.config.Node.Holds(s.asCSI(volume)) && !s.deletions.finished(volume)
 }
 
 // SupportsBlock implements controller.BlockProvisioner. The capability in the

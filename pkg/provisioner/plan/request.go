@@ -43,6 +43,9 @@ type Creation struct {
 	Template *corev1.PersistentVolume
 	// Origin is what the volume is filled from, nil for an empty volume.
 	Origin *Origin
+	// Migrated has the PersistentVolume saved as one of the in-tree plugin that its
+	// class names. Everything here is in the driver's terms.
+	Migrated bool
 
 	placed placed
 }

@@ -18,6 +18,7 @@ type stored struct {
 	Template *corev1.PersistentVolume `json:"volume"`
 	Origin   *Origin                  `json:"origin,omitempty"`
 	Topology bool                     `json:"topology,omitempty"`
+	Migrated bool                     `json:"migrated,omitempty"`
 }
 
 // Store is the Creation for RestoreCreation.
@@ -26,7 +27,9 @@ func (c *Creation) Store() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store volume %s: %w", c.Request.GetName(), err)
 	}
-	return json.Marshal(stored{Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin, Topology: c.placed.topology})
+	return json.Marshal(stored{
+		Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin, Topology: c.placed.topology, Migrated: c.Migrated,
+	})
 }
 
 // RestoreCreation is what Store was given.
@@ -44,7 +47,7 @@ func RestoreCreation(data []byte) (*Creation, error) {
 		return nil, errors.New("it is not a stored volume")
 	}
 	return &Creation{
-		Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin,
+		Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin, Migrated: from.Migrated,
 		// There may be no claim any longer that could be scheduled again.
 		placed: placed{topology: from.Topology},
 	}, nil

@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
+)
+
+// migratedToAnnotation is what the controller-manager writes on the claims and
+// volumes of an in-tree plugin that it leaves to a CSI driver: the driver's name.
+const migratedToAnnotation = "pv.kubernetes.io/migrated-to"
+
+// Migration is the in-tree plugin whose volumes a CSI driver has taken over. They
+// stay what they were to the API server; to the driver they are volumes like all
+// others. A nil Migration is that of a driver that has taken over nothing.
+type Migration struct {
+	driver, plugin string
+	translator     csitranslation.CSITranslator
+}
+
+// NewMigration is nil for most drivers.
+func NewMigration(driver string) *Migration {
+	translator := csitranslation.New()
+	plugin, err := translator.GetInTreeNameFromCSIName(driver)
+	if err != nil {
+		return nil
+	}
+	return &Migration{driver: driver, plugin: plugin, translator: translator}
+}
+
+// Names are those that classes and claims have instead of the driver's.
+func (m *Migration) Names() []string {
+	if m == nil {
+		return nil
+	}
+	return []string{m.plugin}
+}
+
+// WaitsForPlugin tells whether a claim is the in-tree plugin's own, as the
+// controller-manager has not left it to the driver.
+func (m *Migration) WaitsForPlugin(claim *corev1.PersistentVolumeClaim) bool {
+	return m != nil && ProvisionerOf(claim) == m.plugin && claim.Annotations[migratedToAnnotation] != m.driver
+}
+
+// Wants tells whether the driver is to make the claim's volume.
+func (m *Migration) Wants(claim *corev1.PersistentVolumeClaim, driver string) bool {
+	name := ProvisionerOf(claim)
+	return name == driver || m != nil && name == m.plugin && !m.WaitsForPlugin(claim)
+}
+
+// Class is what a class says in the driver's terms. migrated is true when it was in
+// the plugin's.
+func (m *Migration) Class(logger klog.Logger, class *storagev1.StorageClass) (translated *storagev1.StorageClass, migrated bool, err error) {
+	if m == nil || class.Provisioner != m.plugin {
+		return class, false, nil
+	}
+	translated, err = m.translator.TranslateInTreeStorageClassToCSI(logger, m.plugin, class)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: translate its parameters for CSI driver %s: %w", ErrClass, m.driver, err)
+	}
+	return translated, true, nil
+}
+
+// Volume is a PersistentVolume in the driver's terms: a CSI volume, where it is one
+// of the plugin's.
+func (m *Migration) Volume(logger klog.Logger, volume *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	if m == nil || volume.Spec.CSI != nil {
+		return volume, nil
+	}
+	plugin, err := m.translator.GetInTreePluginNameFromSpec(volume, nil)
+	if err != nil || plugin != m.plugin {
+		return volume, nil //nolint:nilerr // it is no volume of any plugin that was taken over
+	}
+	translated, err := m.translator.TranslateInTreePVToCSI(logger, volume)
+	if err != nil {
+		return nil, fmt.Errorf("%w: translate %s for CSI driver %s: %w", ErrVolume, volume.Name, m.driver, err)
+	}
+	return translated, nil
+}
+
+// Same tells whether a PersistentVolume is for the volume that the driver calls
+// handle. A volume of the plugin does not tell all that is in its handle, such as
+// the project that a disk is in: what the plugin cannot tell apart is the same,
+// so that it is not deleted.
+func (m *Migration) Same(logger klog.Logger, volume *corev1.PersistentVolume, driver, handle string) bool {
+	if source := volume.Spec.CSI; source != nil {
+		return source.Driver == driver && source.VolumeHandle == handle
+	}
+	translated, err := m.Volume(logger, volume)
+	if err != nil {
+		return true // it is the plugin's, and nobody can tell which
+	}
+	if translated.Spec.CSI == nil {
+		return false
+	}
+	translated = translated.DeepCopy()
+	translated.Spec.CSI.VolumeHandle = handle
+	back, err := m.translator.TranslateCSIPVToInTree(translated)
+	return err != nil || equality.Semantic.DeepEqual(back.Spec.PersistentVolumeSource, volume.Spec.PersistentVolumeSource)
+}
+
+// MayDelete tells whether the driver is to delete the volume behind a
+// PersistentVolume of the plugin: one that was left to the driver, or that nobody
+// but the driver's provisioner holds any longer.
+func (m *Migration) MayDelete(volume *corev1.PersistentVolume) bool {
+	return volume.Spec.CSI != nil || m == nil || volume.Annotations[migratedToAnnotation] == m.driver || volume.DeletionTimestamp != nil
+}
+
+// Saved is the form in which the PersistentVolume of what the driver made is to be
+// saved: the plugin's, where the claim's class is.
+func (m *Migration) Saved(creation *Creation, volume *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	if !creation.Migrated {
+		return volume, nil
+	}
+	if m == nil {
+		return nil, fmt.Errorf("%w: %s is of an in-tree plugin that CSI driver %s has not taken over", ErrVolume, volume.Name, volume.Spec.CSI.Driver)
+	}
+	translated, err := m.translator.TranslateCSIPVToInTree(volume)
+	if err != nil {
+		return nil, fmt.Errorf("%w: translate %s for in-tree plugin %s: %w", ErrResponse, volume.Name, m.plugin, err)
+	}
+	return translated, nil
+}
