@@ -60,7 +60,7 @@ func (p *Provisioner) deletionSecrets(ctx context.Context, volume *corev1.Persis
 			return nil, err
 		}
 	}
-	secrets, err := p.readSecret(ctx, ref)
+	secrets, err := p.readSecret(ctx, ref, plan.DeletionSecretNamedBy(known))
 	if apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).Info("Secret for deletion is gone, deleting without it", logPV, volume.Name, logSecret, ref.String())
 		return nil, nil

@@ -165,7 +165,7 @@ func (s *session) staying(volume *corev1.PersistentVolume) *corev1.PersistentVol
 func (s *session) complete(ctx context.Context, creation *plan.Creation) error {
 	name, owner := creation.Request.GetName(), creation.Template.Spec.ClaimRef
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), logPV, name, logPVC, klog.KRef(owner.Namespace, owner.Name))
-	secrets, err := s.readSecret(ctx, creation.Secret)
+	secrets, err := s.creationSecrets(ctx, creation)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}

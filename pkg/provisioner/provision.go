@@ -40,7 +40,7 @@ func (s *session) provision(ctx context.Context, options controller.ProvisionOpt
 	if err := s.place(ctx, creation, options); err != nil {
 		return nil, s.unfinished.reschedule(options.PVName, err), err
 	}
-	secrets, err := s.readSecret(ctx, creation.Secret)
+	secrets, err := s.creationSecrets(ctx, creation)
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}

@@ -205,7 +205,7 @@ func TestSecrets(t *testing.T) {
 		return next()
 	})
 	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "read secret team-a/data named by the StorageClass")
+	w.awaitEvent("ProvisioningFailed", `read provisioner secret team-a/data, named by StorageClass parameters csi.storage.k8s.io/provisioner-secret-name and csi.storage.k8s.io/provisioner-secret-namespace: secrets "data" not found`)
 	if calls := w.driver.Creates(); len(calls) != 0 {
 		t.Fatalf("the driver was called without its secret: %v", calls)
 	}

@@ -30,7 +30,7 @@ func (s *session) misplaced(ctx context.Context, volume *corev1.PersistentVolume
 // gone to another one. Nobody can have used it: it never had a PersistentVolume.
 // Its ID is only to be had by asking for it once more.
 func (s *session) undo(ctx context.Context, creation *plan.Creation) error {
-	secrets, err := s.readSecret(ctx, creation.Secret)
+	secrets, err := s.creationSecrets(ctx, creation)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}

@@ -73,12 +73,26 @@ func ParseClass(parameters map[string]string) (Class, error) {
 
 // Secret resolves the reference for one purpose, or nil when the class has none.
 func (c Class) Secret(purpose Purpose, subject Subject) (*SecretRef, error) {
+	pair, found := c.pair(purpose)
+	if !found {
+		return nil, nil
+	}
+	return c.secrets[pair].resolve(pair, subject)
+}
+
+// NamedBy says which parameters name the secret for one purpose.
+func (c Class) NamedBy(purpose Purpose) string {
+	pair, _ := c.pair(purpose)
+	return fmt.Sprintf("StorageClass parameters %s and %s", pair.nameKey(), pair.namespaceKey())
+}
+
+func (c Class) pair(purpose Purpose) (pair Purpose, found bool) {
 	for _, candidate := range []Purpose{purpose, defaultSecret} {
-		if template, ok := c.secrets[candidate]; ok {
-			return template.resolve(candidate, subject)
+		if _, ok := c.secrets[candidate]; ok {
+			return candidate, true
 		}
 	}
-	return nil, nil
+	return purpose, false
 }
 
 func secretTemplates(parameters map[string]string) (map[Purpose]secretTemplate, error) {

@@ -183,3 +183,37 @@ func TestDefaultSecret(t *testing.T) {
 		t.Errorf("a class without secrets gives %v, %v", got, err)
 	}
 }
+
+func TestSecretIsNamedBy(t *testing.T) {
+	tests := map[string]struct {
+		parameters map[string]string
+		want       string
+	}{
+		"its own pair": {
+			map[string]string{
+				"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "n",
+				"csi.storage.k8s.io/secret-name": "s", "csi.storage.k8s.io/secret-namespace": "n",
+			},
+			"provisioner secret n/s, named by StorageClass parameters csi.storage.k8s.io/provisioner-secret-name and csi.storage.k8s.io/provisioner-secret-namespace",
+		},
+		"the pair for all": {
+			map[string]string{"csi.storage.k8s.io/secret-name": "s", "csi.storage.k8s.io/secret-namespace": "n"},
+			"provisioner secret n/s, named by StorageClass parameters csi.storage.k8s.io/secret-name and csi.storage.k8s.io/secret-namespace",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			class, err := ParseClass(test.parameters)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref, err := class.Secret(ProvisionerSecret, Subject{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := DescribeSecret(ProvisionerSecret, *ref, class.NamedBy(ProvisionerSecret)); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}

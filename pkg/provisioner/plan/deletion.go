@@ -11,6 +11,15 @@ const (
 	deletionSecretNamespaceAnnotation = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
 )
 
+// DeletionSecretNamedBy says where DeletionSecret's comes from, when it is known,
+// and ClassDeletionSecret's.
+func DeletionSecretNamedBy(known bool) string {
+	if known {
+		return fmt.Sprintf("the PersistentVolume's annotations %s and %s", deletionSecretNameAnnotation, deletionSecretNamespaceAnnotation)
+	}
+	return "its StorageClass"
+}
+
 // DeletionSecret is the secret that deleting a volume needs, nil for none.
 // known is false when the volume does not say, as old ones do not; then its
 // class is the next to ask, with ClassDeletionSecret.

@@ -39,6 +39,8 @@ type Creation struct {
 	Request *csi.CreateVolumeRequest
 	// Secret is what the request needs, nil for none.
 	Secret *SecretRef
+	// SecretNamedBy says where Secret comes from.
+	SecretNamedBy string
 	// Template is the PersistentVolume but for what the driver answers.
 	Template *corev1.PersistentVolume
 	// Origin is what the volume is filled from, nil for an empty volume.
@@ -84,8 +86,9 @@ func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageCl
 			CapacityRange:      &csi.CapacityRange{RequiredBytes: requestedBytes(claim)},
 			VolumeCapabilities: []*csi.VolumeCapability{capability},
 		},
-		Secret:   secrets[ProvisionerSecret],
-		Template: template(options, claim, storageClass, pvName, fsType, secrets),
+		Secret:        secrets[ProvisionerSecret],
+		SecretNamedBy: class.NamedBy(ProvisionerSecret),
+		Template:      template(options, claim, storageClass, pvName, fsType, secrets),
 	}, nil
 }
 

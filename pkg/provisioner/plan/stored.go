@@ -48,6 +48,7 @@ func RestoreCreation(data []byte) (*Creation, error) {
 	}
 	return &Creation{
 		Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin, Migrated: from.Migrated,
+		SecretNamedBy: "the StorageClass as it was",
 		// There may be no claim any longer that could be scheduled again.
 		placed: placed{topology: from.Topology},
 	}, nil
