@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
@@ -159,7 +160,7 @@ func idleWithin(ctx context.Context, idle <-chan struct{}, limit time.Duration) 
 	}
 }
 
-func (p *Provisioner) libraryOptions() []func(*controller.ProvisionController) error {
+func (p *Provisioner) libraryOptions(claims cache.SharedIndexInformer) []func(*controller.ProvisionController) error {
 	core, storage := p.informers.Core().V1(), p.informers.Storage().V1()
 	return []func(*controller.ProvisionController) error{
 		controller.LeaderElection(false), // the caller's
@@ -174,7 +175,7 @@ func (p *Provisioner) libraryOptions() []func(*controller.ProvisionController) e
 		controller.ResyncPeriod(resyncPeriod),
 		controller.VolumeName(func(claim *corev1.PersistentVolumeClaim) string { return p.config.Naming.Name(claim.UID) }),
 		controller.MetricsInstance(p.config.Metrics),
-		controller.ClaimsInformer(core.PersistentVolumeClaims().Informer()),
+		controller.ClaimsInformer(claims),
 		controller.VolumesInformer(core.PersistentVolumes().Informer()),
 		controller.ClassesInformer(storage.StorageClasses().Informer()),
 	}

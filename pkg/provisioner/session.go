@@ -72,9 +72,10 @@ func newSession(p *Provisioner) (*session, error) {
 	s.deletions = newDeletions(s.informers.Core().V1().PersistentVolumes().Informer())
 	s.base, s.abandon = context.WithCancelCause(context.Background())
 	claims := s.informers.Core().V1().PersistentVolumeClaims().Informer()
-	if err := claims.AddIndexers(cache.Indexers{originIndex: indexOrigin}); err != nil {
+	if err := claims.AddIndexers(cache.Indexers{originIndex: indexOrigin, nameIndex: indexName(s.config.Naming)}); err != nil {
 		return nil, err
 	}
+	looked := &again{SharedIndexInformer: claims}
 	s.protection = newProtection(s.client, s.sources, claims.GetIndexer(), backOff[plan.Origin](s.config))
 	s.protection.shared = s.config.Node != nil
 	if s.config.Node != nil && s.config.Node.Immediate {
@@ -89,9 +90,10 @@ func newSession(p *Provisioner) (*session, error) {
 		drainingClient{Interface: s.client, base: s.base, deletions: s.deletions},
 		s.config.Driver.Facts().Name,
 		s,
-		s.libraryOptions()...,
+		s.libraryOptions(looked)...,
 	)
-	return s, nil
+	_, err := s.informers.Core().V1().PersistentVolumes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: looked.volumeGone})
+	return s, err
 }
 
 // holdNoted protects what the journal says to be in use still.
