@@ -46,7 +46,7 @@ func New(config Config) (*App, error) {
 	if config.LeaderElection.Enabled {
 		app.election = newElection(config.LeaderElection, clients.lease)
 	}
-	if config.HTTPEndpoint != "" {
+	if config.httpEndpoint() != "" {
 		if app.http, err = observe.Listen(app.observed()); err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (a *App) observed() observe.Config {
 		checks["/healthz/leader-election"] = a.election.check
 	}
 	return observe.Config{
-		Addr:        a.config.HTTPEndpoint,
+		Addr:        a.config.httpEndpoint(),
 		MetricsPath: a.config.MetricsPath,
 		Gatherer:    a.telemetry.gatherer,
 		Checks:      checks,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -47,8 +48,10 @@ type Config struct {
 	LeaderElection LeaderElectionConfig
 
 	HTTPEndpoint string
-	MetricsPath  string
-	Pprof        bool
+	// MetricsAddress is the old name of HTTPEndpoint.
+	MetricsAddress string
+	MetricsPath    string
+	Pprof          bool
 }
 
 func (c Config) validate() error {
@@ -73,7 +76,9 @@ func (c Config) validate() error {
 		return fmt.Errorf("--snapshot-orphan-sweep-interval is %s, must be positive", c.OrphanSweepInterval)
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("--shutdown-timeout is %s, must not be negative", c.ShutdownTimeout)
-	case c.Pprof && c.HTTPEndpoint == "":
+	case c.HTTPEndpoint != "" && c.MetricsAddress != "":
+		return errors.New("--http-endpoint and --metrics-address are the same, give the first alone")
+	case c.Pprof && c.httpEndpoint() == "":
 		return errors.New("--enable-pprof needs --http-endpoint")
 	}
 	if err := c.Capacity.validate(); err != nil {
@@ -84,6 +89,8 @@ func (c Config) validate() error {
 	}
 	return c.LeaderElection.validate()
 }
+
+func (c Config) httpEndpoint() string { return cmp.Or(c.HTTPEndpoint, c.MetricsAddress) }
 
 func (c Config) restConfig() (*rest.Config, error) {
 	config, err := c.apiServer()

@@ -27,6 +27,10 @@ func addFeatureFlag(set *pflag.FlagSet) (func() Features, error) {
 		gateTopology:        {Default: true, PreRelease: featuregate.GA},
 		gateAttributesClass: {Default: true, PreRelease: featuregate.GA},
 		gateCrossNamespace:  {Default: false, PreRelease: featuregate.Alpha},
+		// Of earlier versions of the external-provisioner, and always on here.
+		"CSINodeExpandSecret":  {Default: true, LockToDefault: true, PreRelease: featuregate.GA},
+		"HonorPVReclaimPolicy": {Default: true, LockToDefault: true, PreRelease: featuregate.GA},
+		"ReadWriteOncePod":     {Default: true, LockToDefault: true, PreRelease: featuregate.GA},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)

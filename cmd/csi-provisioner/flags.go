@@ -29,8 +29,24 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 			KubeconfigFallback: os.Getenv("KUBECONFIG"),
 		},
 	}
-	set := pflag.NewFlagSet("csi-provisioner", pflag.ContinueOnError)
+	set, features, err := parsed.set()
+	if err != nil {
+		return nil, err
+	}
 	set.SetOutput(out)
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	parsed.config.Features = features()
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
+	}
+	return parsed, nil
+}
+
+// set returns also what reads the feature gates once the flags are parsed.
+func (parsed *flags) set() (*pflag.FlagSet, func() Features, error) {
+	set := pflag.NewFlagSet("csi-provisioner", pflag.ContinueOnError)
 	set.BoolVar(&parsed.version, "version", false, "Print the version and exit.")
 	addDriverFlags(set, &parsed.config)
 	addKubernetesFlags(set, &parsed.config)
@@ -42,19 +58,15 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	addTopologyFlags(set, &parsed.config)
 	addCapacityFlags(set, &parsed.config.Capacity)
 	addNodeFlags(set, &parsed.config.Node)
+	if err := addDeprecatedFlags(set, &parsed.config); err != nil {
+		return nil, nil, err
+	}
 	features, err := addFeatureFlag(set)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	logsapi.AddFlags(parsed.logging, set)
-	if err := set.Parse(args); err != nil {
-		return nil, err
-	}
-	parsed.config.Features = features()
-	if set.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
-	}
-	return parsed, nil
+	return set, features, nil
 }
 
 func addDriverFlags(set *pflag.FlagSet, c *Config) {
