@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
@@ -319,12 +320,11 @@ func TestOtherPrefixIsFoundAgain(t *testing.T) {
 }
 
 func TestWithoutPermissionForTheJournal(t *testing.T) {
-	w := newWorld(t, nil, testClass(nil))
-	w.kill()
-	w.client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "journal", errors.New("no"))
-	})
-	w.run()
+	w := newWorld(t, func(config *Config) {
+		config.Client.(*fake.Clientset).PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "journal", errors.New("no"))
+		})
+	}, testClass(nil))
 	w.createClaim(testClaim("data"))
 	w.awaitVolume("pvc-uid-data")
 }
