@@ -76,10 +76,9 @@ func (c Config) validate() error {
 		return fmt.Errorf("--snapshot-orphan-sweep-interval is %s, must be positive", c.OrphanSweepInterval)
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("--shutdown-timeout is %s, must not be negative", c.ShutdownTimeout)
-	case c.HTTPEndpoint != "" && c.MetricsAddress != "":
-		return errors.New("--http-endpoint and --metrics-address are the same, give the first alone")
-	case c.Pprof && c.httpEndpoint() == "":
-		return errors.New("--enable-pprof needs --http-endpoint")
+	}
+	if err := c.validateHTTP(); err != nil {
+		return err
 	}
 	if err := c.Capacity.validate(); err != nil {
 		return err
@@ -88,6 +87,16 @@ func (c Config) validate() error {
 		return err
 	}
 	return c.LeaderElection.validate()
+}
+
+func (c Config) validateHTTP() error {
+	switch {
+	case c.HTTPEndpoint != "" && c.MetricsAddress != "":
+		return errors.New("--http-endpoint and --metrics-address are the same, give the first alone")
+	case c.Pprof && c.httpEndpoint() == "":
+		return errors.New("--enable-pprof needs --http-endpoint")
+	}
+	return nil
 }
 
 func (c Config) httpEndpoint() string { return cmp.Or(c.HTTPEndpoint, c.MetricsAddress) }

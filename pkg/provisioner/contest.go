@@ -126,10 +126,28 @@ func (c *contest) try(ctx context.Context, key string) (again bool, err error) {
 	if err != nil || c.config.Node.Share(claim, class) != plan.ShareOpen {
 		return false, err
 	}
+	if !c.reaches(claim) {
+		return true, nil
+	}
 	if fits, err := c.fits(ctx, claim, class); !fits || err != nil {
 		return true, err
 	}
 	return c.take(ctx, claim)
+}
+
+// reaches tells whether what the claim is to be filled from is here, as far as that
+// is known: a clone is made where its source is.
+func (c *contest) reaches(claim *corev1.PersistentVolumeClaim) bool {
+	origin, _ := plan.ClaimOriginOf(claim)
+	if origin == nil || origin.Kind != plan.ClaimOrigin {
+		return true
+	}
+	source, err := c.claims.PersistentVolumeClaims(origin.Namespace).Get(origin.Name)
+	if err != nil {
+		return true // whoever takes the claim tells it
+	}
+	volume, err := c.volumes.Get(source.Spec.VolumeName)
+	return err == nil && c.config.Node.Holds(c.asCSI(volume))
 }
 
 // fits asks the driver, if it can tell.

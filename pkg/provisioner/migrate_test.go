@@ -50,6 +50,7 @@ func TestMigratedVolume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.deleteClaim("data")
 	w.release(volume.Name)
 	w.awaitGone(volume.Name)
 	if left := w.driver.Volumes(); len(left) != 0 {

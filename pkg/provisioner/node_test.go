@@ -3,7 +3,7 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,12 +59,15 @@ func runNodes(t *testing.T, nodes ...*world) {
 func refuseSecond(client *fake.Clientset) clienttesting.ReactionFunc {
 	return func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := action.(clienttesting.PatchAction)
-		if !ok {
+		if !ok || !strings.Contains(string(patch.GetPatch()), selectedNode) {
 			return false, nil, nil
 		}
 		object, err := client.Tracker().Get(action.GetResource(), patch.GetNamespace(), patch.GetName())
+		if err != nil {
+			return true, nil, err
+		}
 		claim, ok := object.(*corev1.PersistentVolumeClaim)
-		if err != nil || !ok || claim.Annotations[selectedNode] == "" {
+		if !ok || claim.Annotations[selectedNode] == "" {
 			return false, nil, nil
 		}
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, patch.GetName(), errors.New("it has changed"))
@@ -132,6 +135,7 @@ func TestEachNodeMakesAndDeletesItsVolumes(t *testing.T) {
 			t.Errorf("node %s was asked for %v", w.config.Node.Name, creates)
 		}
 	}
+	a.deleteClaim("second")
 	a.release("pvc-uid-second")
 	a.awaitGone("pvc-uid-second")
 	if calls := a.driver.Deletes(); len(calls) != 0 {
@@ -139,53 +143,6 @@ func TestEachNodeMakesAndDeletesItsVolumes(t *testing.T) {
 	}
 	if left := b.driver.Volumes(); len(left) != 0 {
 		t.Errorf("node b has %v", left)
-	}
-}
-
-func TestImmediateClaimsAreTakenByOneNode(t *testing.T) {
-	a, b := newNodes(t, testClass(nil))
-	runNodes(t, a, b)
-	const claims = 20
-	for i := range claims {
-		a.createClaim(testClaim(fmt.Sprintf("data-%d", i)))
-	}
-	for i := range claims {
-		a.awaitVolume(fmt.Sprintf("pvc-uid-data-%d", i))
-	}
-	if got := len(a.driver.Volumes()) + len(b.driver.Volumes()); got != claims {
-		t.Errorf("there are %d volumes for %d claims", got, claims)
-	}
-}
-
-func TestNodeWithoutRoomLeavesClaimsToOthers(t *testing.T) {
-	a, b := newNodes(t, testClass(map[string]string{"csi.storage.k8s.io/fstype": "xfs", "kind": "fast"}))
-	for _, w := range []*world{a, b} {
-		w.driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_GET_CAPACITY)
-		w.config.Driver = connect(t, w.socket)
-	}
-	runNodes(t, a, b)
-	a.createClaim(testClaim("data"))
-	eventually(t, "both have looked", func() bool { return a.driver.CapacityAsked() > 1 && b.driver.CapacityAsked() > 1 })
-	if a.volume("pvc-uid-data") != nil {
-		t.Fatal("a volume was made where there is no room")
-	}
-	b.driver.SetCapacity(1 << 30)
-	a.awaitVolume("pvc-uid-data")
-	if calls := a.driver.Creates(); len(calls) != 0 {
-		t.Errorf("node a was asked for %v", calls)
-	}
-}
-
-func TestImmediateClaimsCanBeLeftToOthers(t *testing.T) {
-	a, b := newNodes(t, testClass(nil))
-	a.config.Node.Immediate = false
-	runNodes(t, a, b)
-	a.createClaim(testClaim("data"))
-	a.createClaim(testClaim("placed", onNode("node-a")))
-	a.awaitVolume("pvc-uid-data")
-	a.awaitVolume("pvc-uid-placed")
-	if got := len(b.driver.Volumes()); got != 1 {
-		t.Errorf("node b has %d volumes", got)
 	}
 }
 

@@ -1,0 +1,86 @@
+package provisioner
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestImmediateClaimsAreTakenByOneNode(t *testing.T) {
+	a, b := newNodes(t, testClass(nil))
+	runNodes(t, a, b)
+	const claims = 20
+	for i := range claims {
+		a.createClaim(testClaim(fmt.Sprintf("data-%d", i)))
+	}
+	for i := range claims {
+		a.awaitVolume(fmt.Sprintf("pvc-uid-data-%d", i))
+	}
+	if got := len(a.driver.Volumes()) + len(b.driver.Volumes()); got != claims {
+		t.Errorf("there are %d volumes for %d claims", got, claims)
+	}
+}
+
+func TestNodeWithoutRoomLeavesClaimsToOthers(t *testing.T) {
+	a, b := newNodes(t, testClass(map[string]string{"csi.storage.k8s.io/fstype": "xfs", "kind": "fast"}))
+	for _, w := range []*world{a, b} {
+		w.driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_GET_CAPACITY)
+		w.config.Driver = connect(t, w.socket)
+	}
+	runNodes(t, a, b)
+	a.createClaim(testClaim("data"))
+	eventually(t, "both have looked", func() bool { return a.driver.CapacityAsked() > 1 && b.driver.CapacityAsked() > 1 })
+	if a.volume("pvc-uid-data") != nil {
+		t.Fatal("a volume was made where there is no room")
+	}
+	b.driver.SetCapacity(1 << 30)
+	a.awaitVolume("pvc-uid-data")
+	if calls := a.driver.Creates(); len(calls) != 0 {
+		t.Errorf("node a was asked for %v", calls)
+	}
+}
+
+func TestCloneIsMadeWhereItsSourceIs(t *testing.T) {
+	a, b := newNodes(t, testClass(nil))
+	for _, w := range []*world{a, b} {
+		w.driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_CLONE_VOLUME)
+		w.config.Driver = connect(t, w.socket)
+	}
+	runNodes(t, a, b)
+	source := testClaim("source", onNode("node-b"))
+	a.createClaim(source)
+	source = source.DeepCopy()
+	source.Spec.VolumeName = a.awaitVolume("pvc-uid-source").Name
+	source.Status.Phase = corev1.ClaimBound
+	for i := range 5 {
+		a.createClaim(testClaim(fmt.Sprintf("clone-%d", i), func(claim *corev1.PersistentVolumeClaim) {
+			claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "source"}
+		}))
+	}
+	// Until it is bound nobody can say where it is.
+	if _, err := a.client.CoreV1().PersistentVolumeClaims("team-a").Update(t.Context(), source, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		a.awaitVolume(fmt.Sprintf("pvc-uid-clone-%d", i))
+	}
+	if calls := a.driver.Creates(); len(calls) != 0 {
+		t.Errorf("node a was asked for %v", calls)
+	}
+}
+
+func TestImmediateClaimsCanBeLeftToOthers(t *testing.T) {
+	a, b := newNodes(t, testClass(nil))
+	a.config.Node.Immediate = false
+	runNodes(t, a, b)
+	a.createClaim(testClaim("data"))
+	a.createClaim(testClaim("placed", onNode("node-a")))
+	a.awaitVolume("pvc-uid-data")
+	a.awaitVolume("pvc-uid-placed")
+	if got := len(b.driver.Volumes()); got != 1 {
+		t.Errorf("node b has %d volumes", got)
+	}
+}
