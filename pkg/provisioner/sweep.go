@@ -30,32 +30,36 @@ func (p *protection) work(ctx context.Context) {
 }
 
 // sweep queues every origin with a finalizer, now and once per interval: what was
-// left by a process that died. A list that fails leads to nothing. Where origins
-// are shared, only those are queued that a sweep found unneeded before: another
-// process may just have protected them for a claim that is not in the cache yet.
+// left by a process that died. A list that fails leads to nothing.
 func (p *protection) sweep(ctx context.Context, interval time.Duration, snapshots bool) {
-	suspects := map[plan.Origin]bool{}
+	var suspects map[plan.Origin]bool
 	for {
 		found := p.protectedClaims()
 		if snapshots {
 			found = append(found, p.protectedSnapshots(ctx)...)
 		}
-		unneeded := map[plan.Origin]bool{}
-		for _, origin := range found {
-			if !p.shared || suspects[origin] {
-				p.queue.Add(origin)
-			}
-			if p.shared && p.looksUnneeded(origin) {
-				unneeded[origin] = true
-			}
-		}
-		suspects = unneeded
+		suspects = p.queueOrphans(found, suspects)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(interval):
 		}
 	}
+}
+
+// queueOrphans returns the suspects for the next time. Where origins are shared,
+// only those are queued that looked unneeded the last time too: another process may
+// just have protected them for a claim that is not in the cache yet.
+func (p *protection) queueOrphans(found []plan.Origin, suspects map[plan.Origin]bool) map[plan.Origin]bool {
+	next := map[plan.Origin]bool{}
+	for _, origin := range found {
+		unneeded := !p.shared || p.looksUnneeded(origin)
+		if unneeded && (!p.shared || suspects[origin]) {
+			p.queue.Add(origin)
+		}
+		next[origin] = unneeded
+	}
+	return next
 }
 
 func (p *protection) looksUnneeded(origin plan.Origin) bool {
