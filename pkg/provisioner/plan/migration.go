@@ -62,6 +62,8 @@ func (m *Migration) Class(logger klog.Logger, class *storagev1.StorageClass) (tr
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: translate its parameters for CSI driver %s: %w", ErrClass, m.driver, err)
 	}
+	// What is made of the class is the plugin's volume; some plugins change this too.
+	translated.Provisioner = class.Provisioner
 	return translated, true, nil
 }
 

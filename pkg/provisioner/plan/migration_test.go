@@ -96,6 +96,10 @@ func TestMigratedClass(t *testing.T) {
 	if class.Parameters["fsType"] != "xfs" {
 		t.Error("the class itself was changed")
 	}
+	portworx := &storagev1.StorageClass{Provisioner: "kubernetes.io/portworx-volume"}
+	if got, _, err := NewMigration("pxd.portworx.com").Class(klog.Background(), portworx); err != nil || got.Provisioner != portworx.Provisioner {
+		t.Errorf("the class is of %s, %v", got.Provisioner, err)
+	}
 	own := &storagev1.StorageClass{Provisioner: cinderDriver}
 	if got, migrated, err := m.Class(klog.Background(), own); got != own || migrated || err != nil {
 		t.Errorf("the driver's own class became %v, %v, %v", got, migrated, err)
