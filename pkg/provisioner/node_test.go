@@ -164,6 +164,30 @@ func TestVolumeLeftOnAnotherNodeIsDeleted(t *testing.T) {
 	eventually(t, "nothing is in the making", func() bool { return a.noted() == 0 })
 }
 
+// While node a makes the volume, the claim goes to node b, which is faster. IDs are
+// the same on both.
+func TestVolumeMadeOnTwoNodes(t *testing.T) {
+	a, _ := newNodes(t, lateClass())
+	elsewhere := releasedVolume("pvc-uid-data", func(volume *corev1.PersistentVolume) {
+		volume.Spec.CSI.VolumeHandle, volume.Spec.ClaimRef.UID = "id-of-pvc-uid-data", "uid-data"
+		volume.Spec.NodeAffinity = plan.NodeAffinity([]*csi.Topology{{Segments: map[string]string{"zone": "b"}}})
+		volume.Status.Phase = corev1.VolumeBound
+	})
+	a.driver.OnCreate(func(ctx context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if _, err := a.client.CoreV1().PersistentVolumes().Create(ctx, elsewhere, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+		return madeOn("a")(ctx, request, next)
+	})
+	runNodes(t, a)
+	a.createClaim(testClaim("data", onNode("node-a")))
+	a.awaitEvent("ProvisioningFailed", "the claim gets its volume on another node: PersistentVolume pvc-uid-data exists already; it was deleted")
+	if left := a.driver.Volumes(); len(left) != 0 || a.volume("pvc-uid-data") == nil {
+		t.Errorf("node a has %v, and PersistentVolume %v", left, a.volume("pvc-uid-data"))
+	}
+	eventually(t, "nothing is in the making", func() bool { return a.noted() == 0 })
+}
+
 // A driver that has one volume of a name for all nodes has made none on node a.
 func TestVolumeOfAnotherNodeIsNotDeleted(t *testing.T) {
 	a, b := newNodes(t, lateClass())

@@ -37,6 +37,10 @@ func (s *session) save(ctx context.Context, creation *plan.Creation, volume *cor
 	if err != nil {
 		return controller.ProvisioningInBackground, fmt.Errorf("PersistentVolume %s exists already, find out whose it is: %w", volume.Name, err)
 	}
+	if existing.Spec.NodeAffinity != nil && !s.config.Node.Holds(s.asCSI(existing)) {
+		// Saved or another claim's, it is not for what was made here.
+		return s.discard(ctx, volume.Spec.CSI.VolumeHandle, secrets, fmt.Errorf("%w: PersistentVolume %s exists already", errElsewhere, volume.Name))
+	}
 	if plan.Saved(existing, volume) {
 		if existing.DeletionTimestamp != nil || s.deleted.has(volume.Name) {
 			// Its volume was deleted, and has just been made anew by this try: the
