@@ -26,7 +26,7 @@ func restarted(f func() error) error {
 // the other: the client asks the server about a directory that is opened. On one
 // that is only passed it relies, by the cache, also where another controller has
 // put a new one in its place.
-func openBeneath(dir int, name string, flags int, perm uint32) (fd int, err error) {
+func openBeneath(dir int, name string, flags int) (fd int, err error) {
 	if !filepath.IsLocal(name) {
 		return -1, &os.PathError{Op: "open", Path: name, Err: unix.EXDEV}
 	}
@@ -42,7 +42,7 @@ func openBeneath(dir int, name string, flags int, perm uint32) (fd int, err erro
 		}
 		at = next
 	}
-	fd, err = openAt(at, last, flags, perm)
+	fd, err = openAt(at, last, flags, 0)
 	if at != dir {
 		err = errors.Join(err, unix.Close(at))
 	}
@@ -84,7 +84,7 @@ func unlinkAt(dir int, name string, flags int) error {
 // readAt reads a whole file.
 func readAt(dir int, name string) ([]byte, error) {
 	// Without waiting for a writer, should somebody have put a fifo there.
-	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
@@ -102,4 +102,16 @@ func readAt(dir int, name string) ([]byte, error) {
 		}
 		b = append(b, 0)[:len(b)]
 	}
+}
+
+// stillThere asks the server whether a directory that is open has not been removed.
+func stillThere(dir int) (bool, error) {
+	var st unix.Statx_t
+	err := restarted(func() error {
+		return unix.Statx(dir, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_NLINK, &st)
+	})
+	if errors.Is(err, unix.ESTALE) {
+		return false, nil
+	}
+	return err == nil && st.Nlink > 0, err
 }

@@ -25,6 +25,8 @@ const (
 	TempDir      = "tmp"
 	// CopyKind begins the kinds of what is kept in TempDir while KeepAlive is called.
 	CopyKind = "copy"
+	// KeptKind begins those of what is never Abandoned.
+	KeptKind = "kept"
 
 	dirMode    = 0o700
 	recordMode = 0o600
@@ -127,12 +129,9 @@ func (c *Catalog) Look() error {
 	open := slices.AppendSeq([]*os.File{c.metaDir, c.exportDir}, maps.Values(c.dirs))
 	c.mu.Unlock()
 	for _, dir := range open {
-		var st unix.Statx_t
-		err := restarted(func() error {
-			return unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_NLINK, &st)
-		})
-		if errors.Is(err, unix.ESTALE) || err == nil && st.Nlink == 0 {
-			return fmt.Errorf("catalog: %s: %w", dir.Name(), ErrReplaced)
+		there, err := stillThere(int(dir.Fd()))
+		if err == nil && !there {
+			err = ErrReplaced
 		}
 		if err != nil {
 			return fmt.Errorf("catalog: %s: %w", dir.Name(), err)
@@ -166,7 +165,7 @@ func (c *Catalog) dir(name string, mkdir bool) (*os.File, error) {
 			return nil, err
 		}
 	}
-	fd, err := openBeneath(meta, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := openBeneath(meta, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func TestRecordLife(t *testing.T) {
 			t.Errorf("read %+v, %v", got, err)
 		}
 		for range 2 {
-			if err := cat.Remove(subDir); err != nil {
+			if err := cat.Remove(record(subDir)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -124,7 +124,7 @@ func TestCreateAgainstPrune(t *testing.T) {
 				if _, err := cat.Read(subDir); err != nil {
 					t.Error(err)
 				}
-				if err := cat.Remove(subDir); err != nil {
+				if err := cat.Remove(record(subDir)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -17,7 +17,7 @@ import (
 // Publish or Drop; one that a dead process left is removed like all that is
 // Abandoned.
 type Draft struct {
-	subDir string
+	record Record
 	bytes  []byte
 	name   string // of a directory in TempDir that the record is alone in
 	closed chan struct{}
@@ -29,7 +29,7 @@ func (c *Catalog) Draft(r Record) (*Draft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record of %s: %w", r.SubDir, err)
 	}
-	d := &Draft{subDir: r.SubDir, bytes: b, name: tempName("record"), closed: make(chan struct{})}
+	d := &Draft{record: r, bytes: b, name: tempName("record"), closed: make(chan struct{})}
 	if err := c.write(d); err != nil {
 		return nil, fmt.Errorf("record of %s: %w", r.SubDir, err)
 	}
@@ -104,40 +104,40 @@ func (c *Catalog) Publish(d *Draft) error {
 	err := c.publish(d)
 	<-d.closed
 	if err != nil {
-		return fmt.Errorf("record of %s: %w", d.subDir, err)
+		return fmt.Errorf("record of %s: %w", d.record.SubDir, err)
 	}
 	return nil
 }
 
 func (c *Catalog) publish(d *Draft) error {
-	tmp, err := c.dir(TempDir, true)
-	if err == nil {
-		err = c.place(tmp, d)
-	}
-	if err == nil {
-		// Others see this record now: of two controllers that claim a directory and
-		// one below it, at least one sees the other. That nothing was below, the
-		// rename has told.
-		return c.unless(d, c.above(d.subDir))
-	}
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		// A record, records below, or directories that a dead process has left.
-		if err = c.link(path.Join(TempDir, d.name, volume.RecordFile), d.subDir); err == nil {
-			err = c.unless(d, c.Conflict(d.subDir))
-		}
-	}
-	if err != nil {
+	if err := c.placeAlone(d); err != nil {
 		// Directories may have been made for it, as far as others did not.
-		err = errors.Join(err, c.prune(d.subDir))
+		return errors.Join(err, c.prune(d.record.SubDir), c.Drop(d))
 	}
-	return errors.Join(err, c.Drop(d))
-}
-
-// unless takes the record back because of err.
-func (c *Catalog) unless(d *Draft, err error) error {
-	if err != nil {
+	// Others see this record now: of two controllers that claim a directory and one
+	// below it, at least one sees the other. That nothing was below, the rename has
+	// told.
+	if err := c.above(d.record.SubDir); err != nil {
 		<-d.closed // as for Drop
-		return errors.Join(err, c.Remove(d.subDir))
+		return errors.Join(err, c.Remove(d.record))
 	}
 	return nil
+}
+
+func (c *Catalog) placeAlone(d *Draft) error {
+	tmp, err := c.dir(TempDir, true)
+	if err != nil {
+		return err
+	}
+	for range maxLostRaces {
+		err = c.place(tmp, d)
+		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+		// A record, records below, or directories that a dead process has left.
+		if wayErr := c.makeWay(d.record.SubDir); wayErr != nil {
+			return wayErr
+		}
+	}
+	return fmt.Errorf("its place is not to be cleared: %w", unix.EBUSY)
 }

@@ -48,6 +48,12 @@ type Record struct {
 	Pending bool   `json:"pending,omitempty"`
 }
 
+// Same tells whether both are of one volume, or one archive: its record may have
+// changed, but another volume of its name has another.
+func (r Record) Same(other Record) bool {
+	return r.Name == other.Name && r.ArchiveOf == other.ArchiveOf && r.Created.Equal(other.Created)
+}
+
 // BrokenError says that what is in a record's place is none, or none that this
 // driver understands.
 type BrokenError struct{ Reason string }
@@ -75,4 +81,13 @@ func decode(b []byte) (Record, error) {
 		return Record{}, &BrokenError{"record without a name or a directory"}
 	}
 	return r, nil
+}
+
+// decodeOf is decode for the record of a directory.
+func decodeOf(b []byte, subDir string) (Record, error) {
+	r, err := decode(b)
+	if err == nil && r.SubDir != subDir {
+		err = &BrokenError{fmt.Sprintf("it is the record of %q", r.SubDir)}
+	}
+	return r, err
 }

@@ -66,7 +66,7 @@ func (c *Catalog) Abandoned(now time.Time, age time.Duration) ([]string, error) 
 	var old []string
 	for _, e := range entries {
 		made, ok := madeAt(e.Name())
-		if !ok || now.Sub(made) <= age {
+		if !ok || now.Sub(made) <= age || strings.HasPrefix(e.Name(), KeptKind) {
 			continue
 		}
 		name := path.Join(TempDir, e.Name())

@@ -21,10 +21,11 @@ const maxLostRaces = 64
 
 // Read returns the record of the directory subDir; fs.ErrNotExist if there is none.
 func (c *Catalog) Read(subDir string) (Record, error) {
-	r, err := c.readFile(volumesDir, path.Join(subDir, volume.RecordFile))
-	if err == nil && r.SubDir != subDir {
-		err = &BrokenError{fmt.Sprintf("it is the record of %q", r.SubDir)}
+	b, err := c.readBytes(volumesDir, path.Join(subDir, volume.RecordFile))
+	if err != nil {
+		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
 	}
+	r, err := decodeOf(b, subDir)
 	if err != nil {
 		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
 	}
@@ -32,15 +33,19 @@ func (c *Catalog) Read(subDir string) (Record, error) {
 }
 
 func (c *Catalog) readFile(place, name string) (Record, error) {
-	dir, err := c.dir(place, false)
-	if err != nil {
-		return Record{}, err
-	}
-	b, err := readAt(int(dir.Fd()), name)
+	b, err := c.readBytes(place, name)
 	if err != nil {
 		return Record{}, err
 	}
 	return decode(b)
+}
+
+func (c *Catalog) readBytes(place, name string) ([]byte, error) {
+	dir, err := c.dir(place, false)
+	if err != nil {
+		return nil, err
+	}
+	return readAt(int(dir.Fd()), name)
 }
 
 // Create writes the record of a directory that has none, as Draft and Publish do.
@@ -55,14 +60,14 @@ func (c *Catalog) Create(r Record) error {
 // place renames the draft's directory to its place.
 func (c *Catalog) place(tmp *os.File, d *Draft) (err error) {
 	for range maxLostRaces {
-		err = c.in(d.subDir, func(dir int, name string) error { return renameAt(int(tmp.Fd()), d.name, dir, name) })
+		err = c.in(d.record.SubDir, func(dir int, name string) error { return renameAt(int(tmp.Fd()), d.name, dir, name) })
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
 			return err
 		}
 		if _, there := c.meta.Lstat(path.Join(TempDir, d.name)); errors.Is(there, fs.ErrNotExist) {
 			return c.placed(d, err)
 		}
-		above := path.Dir(d.subDir)
+		above := path.Dir(d.record.SubDir)
 		if above == "." {
 			return missing(err)
 		}
@@ -80,7 +85,7 @@ func (c *Catalog) placed(d *Draft, err error) error {
 	if dirErr != nil {
 		return errors.Join(err, dirErr)
 	}
-	if have, readErr := readAt(int(volumes.Fd()), path.Join(d.subDir, volume.RecordFile)); readErr == nil && bytes.Equal(have, d.bytes) {
+	if have, readErr := readAt(int(volumes.Fd()), path.Join(d.record.SubDir, volume.RecordFile)); readErr == nil && bytes.Equal(have, d.bytes) {
 		return nil
 	}
 	return missing(err)
@@ -100,7 +105,7 @@ func (c *Catalog) in(subDir string, do func(dir int, name string) error) error {
 	if above == "" {
 		return do(int(volumes.Fd()), name)
 	}
-	fd, err := openBeneath(int(volumes.Fd()), path.Clean(above), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := openBeneath(int(volumes.Fd()), path.Clean(above), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -116,77 +121,10 @@ func missing(err error) error {
 	return err
 }
 
-func (c *Catalog) link(temp, subDir string) error {
-	var err error
-	// Another volume's Remove may prune the directories just made, at any time.
-	for range maxLostRaces {
-		err = c.meta.MkdirAll(recordDir(subDir), dirMode)
-		if err == nil {
-			err = c.meta.Link(temp, recordPath(subDir))
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-	}
-	if errors.Is(err, fs.ErrExist) && c.same(temp, recordPath(subDir)) {
-		return nil // the reply was lost and the server saw the request twice
-	}
-	return err
-}
-
 func (c *Catalog) same(a, b string) bool {
 	infoA, errA := c.meta.Lstat(a)
 	infoB, errB := c.meta.Lstat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
-}
-
-// Replace puts a new record in the place of the old one; at any moment there is
-// one of the two, whole.
-func (c *Catalog) Replace(r Record) error {
-	b, err := encode(r)
-	if err != nil {
-		return err
-	}
-	temp, err := c.writeTemp(b)
-	if err != nil {
-		return fmt.Errorf("record of %s: %w", r.SubDir, err)
-	}
-	if err := c.meta.Rename(temp, recordPath(r.SubDir)); err != nil {
-		return errors.Join(fmt.Errorf("record of %s: %w", r.SubDir, err), c.meta.Remove(temp))
-	}
-	return nil
-}
-
-// Remove removes the record and the directories that only led to it. No record
-// is success.
-func (c *Catalog) Remove(subDir string) error {
-	err := c.in(subDir, func(dir int, name string) error {
-		fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(unlinkAt(fd, volume.RecordFile, 0), unix.Close(fd))
-	})
-	// A directory that is stale is gone, with the record that was in it.
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
-		return fmt.Errorf("record of %s: %w", subDir, err)
-	}
-	return c.prune(subDir)
-}
-
-// prune removes the directory of a record that is not there and those that only
-// led to it.
-func (c *Catalog) prune(subDir string) error {
-	for dir := path.Clean(subDir); dir != "."; dir = path.Dir(dir) {
-		err := c.in(dir, func(at int, name string) error { return unlinkAt(at, name, unix.AT_REMOVEDIR) })
-		if path.Dir(dir) == "." && errors.Is(err, unix.ESTALE) {
-			return fmt.Errorf("record of %s: %w", subDir, err)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
-			return nil // not empty: it leads to other records
-		}
-	}
-	return nil
 }
 
 // Conflict returns volume.ErrOwned when the directory lies in that of another

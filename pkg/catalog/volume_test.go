@@ -57,10 +57,10 @@ func TestCreateWhoseReplyWasLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cat.place(tmp, &Draft{subDir: "pvc", name: "renamed-away", bytes: b}); err != nil {
+	if err := cat.place(tmp, &Draft{record: r, name: "renamed-away", bytes: b}); err != nil {
 		t.Errorf("its own record: %v", err)
 	}
-	if err := cat.place(tmp, &Draft{subDir: "pvc", name: "renamed-away", bytes: append(b, ' ')}); !errors.Is(err, unix.ESTALE) {
+	if err := cat.place(tmp, &Draft{record: r, name: "renamed-away", bytes: append(b, ' ')}); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("the record of another: %v, want ESTALE", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestOpenBeneath(t *testing.T) {
 		"a/b/file": true, "a": true, "a/none": false, "absolute/b/file": false, "relative/b/file": false,
 		"a/b/last": false, "../" + filepath.Base(dir): false, "a/../..": false, dir: false, "": false,
 	} {
-		fd, err := openBeneath(int(f.Fd()), name, unix.O_RDONLY, 0)
+		fd, err := openBeneath(int(f.Fd()), name, unix.O_RDONLY)
 		if (err == nil) != good {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -22,56 +22,88 @@ const (
 	maxArchives = 1 << 16
 )
 
-// archive renames the directory to one beside it that nobody has, which it takes
-// under a record of its own for that moment: rename(2) would put an empty
-// directory there out of the way, and that could be a volume just made.
-func (s *Store) archive(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID) error {
-	from, err := openPlace(root, id.SubDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return dropReservations(root, cat, id)
+// archivedKind is that of directories which are on their way to their archive.
+func archivedKind(k key) string { return kindOf(catalog.KeptKind, k) }
+
+// archive takes the directory away, as a delete does, and puts it beside where it
+// was under a name that nobody has.
+func (d *deletion) archive(ctx context.Context) (mine bool, err error) {
+	taken, err := d.takeMine(ctx, archivedKind(d.k))
+	if err != nil || !taken.mine {
+		return false, err
 	}
+	return true, d.finishArchive(ctx)
+}
+
+// finishArchive archives what was taken, also by a call that was killed.
+func (d *deletion) finishArchive(ctx context.Context) error {
+	names, err := d.cat.Temporary(archivedKind(d.k))
 	if err != nil {
 		return err
 	}
-	defer from.close()
-	for subDir := range archiveNames(id) {
-		if _, err := from.parent.Lstat(from.name); errors.Is(err, fs.ErrNotExist) {
-			// Done before, or the reply to a rename that took place was lost.
-			return dropReservations(root, cat, id)
-		}
-		if err := s.step(ctx, "reserve archive"); err != nil {
+	for _, name := range names {
+		if err := d.archiveTaken(ctx, path.Base(name)); err != nil {
 			return err
 		}
-		mine, err := reserve(cat, subDir, id)
+	}
+	if len(names) == 0 {
+		return dropReservations(d.root, d.cat, d.id)
+	}
+	return nil
+}
+
+// archiveTaken takes the new name under a record of its own for the moment of the
+// rename: rename(2) would put an empty directory there out of the way, and that
+// could be a volume just made.
+func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
+	temp, _, err := d.cat.Temp("")
+	if err != nil {
+		return err
+	}
+	for subDir := range archiveNames(d.id) {
+		if err := d.step(ctx, "reserve archive"); err != nil {
+			return err
+		}
+		reserved, err := reserve(d.cat, subDir, d.id)
 		if err != nil {
 			return err
 		}
-		if !mine {
+		if reserved.SubDir == "" {
 			continue
 		}
-		to := place{parent: from.parent, name: path.Base(subDir)}
-		_, err = to.parent.Lstat(to.name)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err := s.step(ctx, "rename to archive"); err != nil {
-				return err
-			}
-			if err = rename(from, to); errors.Is(err, fs.ErrNotExist) {
-				continue // see above
-			}
-		} else if err == nil { // there is an older one: keep both
-			if err = cat.Remove(subDir); err == nil {
-				continue
-			}
+		free, err := d.archiveAs(ctx, place{at: temp, name: taken}, subDir)
+		if err == nil {
+			err = d.step(ctx, "release archive")
 		}
 		if err == nil {
-			err = s.step(ctx, "release archive")
+			err = d.cat.Remove(reserved)
 		}
-		if err == nil {
-			err = cat.Remove(subDir)
+		if err != nil || free {
+			return err
 		}
-		return err
 	}
-	return fmt.Errorf("archive %s: all of %d names are taken", id.SubDir, maxArchives)
+	return fmt.Errorf("archive %s: all of %d names are taken", d.id.SubDir, maxArchives)
+}
+
+// archiveAs renames the directory, unless there is one of that name: then both
+// are kept.
+func (d *deletion) archiveAs(ctx context.Context, from place, subDir string) (free bool, err error) {
+	to, err := makePlace(d.root, subDir)
+	if err != nil {
+		return false, err
+	}
+	defer to.close()
+	if _, err := to.parent.Lstat(to.name); !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if err := d.step(ctx, "rename to archive"); err != nil {
+		return false, err
+	}
+	err = rename(from, to)
+	if errors.Is(err, fs.ErrNotExist) { // by another controller, or the reply was lost
+		err = nil
+	}
+	return true, err
 }
 
 // archiveNames are where the volume may be archived, in order: archived-NAME, as
@@ -99,29 +131,31 @@ func archiveNames(id volume.ID) iter.Seq[string] {
 func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
 // reserve takes a directory's name for the archive of the volume, unless it
-// belongs to a live volume.
-func reserve(cat *catalog.Catalog, subDir string, id volume.ID) (bool, error) {
+// belongs to a live volume; then the record is empty.
+func reserve(cat *catalog.Catalog, subDir string, id volume.ID) (catalog.Record, error) {
 	if err := cat.Conflict(subDir); errors.Is(err, volume.ErrOwned) {
-		return false, nil
+		return catalog.Record{}, nil
 	} else if err != nil {
-		return false, err
+		return catalog.Record{}, err
 	}
 	rec := catalog.Record{
 		Name: id.Name, ID: id.String(), SubDir: subDir, OnDelete: volume.OnDeleteRetain,
 		Created: time.Now().UTC(), ArchiveOf: id.String(),
 	}
 	err := cat.Create(rec)
-	if errors.Is(err, volume.ErrOwned) { // since a moment ago
-		return false, nil
-	}
-	if !errors.Is(err, fs.ErrExist) {
-		return err == nil, err
+	switch {
+	case err == nil:
+		return rec, nil
+	case errors.Is(err, volume.ErrOwned): // since a moment ago
+		return catalog.Record{}, nil
+	case !errors.Is(err, fs.ErrExist):
+		return catalog.Record{}, err
 	}
 	have, err := cat.Read(subDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	if err != nil || !archives(have, id) {
+		return catalog.Record{}, ignoreNone(err)
 	}
-	return err == nil && archives(have, id), err
+	return have, nil
 }
 
 // archives tells whether the record is a reservation for this volume.
@@ -136,7 +170,7 @@ func dropReservations(root *os.Root, cat *catalog.Catalog, id volume.ID) error {
 	for subDir := range archiveNames(id) {
 		rec, err := cat.Read(subDir)
 		if err == nil && archives(rec, id) {
-			return cat.Remove(subDir)
+			return cat.Remove(rec)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			if _, err = lstat(root, subDir); errors.Is(err, fs.ErrNotExist) {

@@ -104,21 +104,18 @@ func findArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (S
 // deleteArchive moves the directory of a snapshot of csi-driver-nfs to the
 // trash: one that has the archive and belongs to no volume.
 func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.SnapshotID) error {
-	k := key{id.Export, id.Name}
+	d := &deletion{Store: s, root: root, cat: cat, k: key{id.Export, id.Name}, id: volume.ID{Export: id.Export, SubDir: id.Name}}
 	a, err := openArchive(root, cat, id)
 	if errors.Is(err, volume.ErrSnapshotNotFound) {
-		return finishTaken(cat, k)
+		return d.finishTaken()
 	}
 	if err != nil {
 		return err
 	}
 	a.close()
-	taken, err := s.take(ctx, root, cat, k)
-	if err != nil || taken == "" {
+	taken, err := d.takeMine(ctx, takenKind(d.k))
+	if err != nil || !taken.mine || taken.name == "" {
 		return err
 	}
-	if same, err := unchanged(cat, id.Name, catalog.Record{}, false); err != nil || !same {
-		return errors.Join(err, putBack(root, cat, taken, id.Name))
-	}
-	return s.discardTaken(ctx, cat, k, taken)
+	return d.discardTaken(ctx, taken.name)
 }

@@ -99,6 +99,19 @@ func TestArchiveOfAPredecessor(t *testing.T) {
 	}
 }
 
+// One that is gone is no error, also where its directory would be in a volume now.
+func TestArchiveOfAVolumeThatIsGone(t *testing.T) {
+	l := newLab(t)
+	id := l.createAs(t, l.classed("pvc-1", "team/data", volume.OnDeleteArchive))
+	l.delete(t, id)
+	if err := os.RemoveAll(filepath.Join(l.dir, "team")); err != nil {
+		t.Fatal(err)
+	}
+	l.create(t, "team")
+	l.delete(t, id)
+	l.mustHave(t, live("team")...)
+}
+
 func TestArchiveNames(t *testing.T) {
 	long := strings.Repeat("é", 127)
 	n := 0
@@ -214,7 +227,7 @@ func TestDefaultPolicies(t *testing.T) {
 func TestArchiveIsNoVolume(t *testing.T) {
 	l := newLab(t)
 	id := l.createAs(t, l.classed("pvc-1", "data", volume.OnDeleteArchive))
-	ctx, killed := l.killAt(t.Context(), l.Store, 2)
+	ctx, killed := l.killAt(t.Context(), l.Store, 4)
 	if err := l.Delete(ctx, id, nil); err == nil || !killed() {
 		t.Fatalf("not killed: %v", err)
 	}

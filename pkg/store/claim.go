@@ -72,13 +72,18 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 }
 
 // forget removes the record and what leads to it, the record last.
-func forget(cat *catalog.Catalog, subDir string, id volume.ID) error {
-	if id.Name != subDir {
-		if err := cat.ForgetDirectoryOf(id.Name, subDir); err != nil {
-			return err
-		}
+func forget(cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
+	if err := forgetName(cat, rec, id); err != nil {
+		return err
 	}
-	return cat.Remove(subDir)
+	return cat.Remove(rec)
+}
+
+func forgetName(cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
+	if id.Name == rec.SubDir {
+		return nil
+	}
+	return cat.ForgetDirectoryOf(id.Name, rec.SubDir)
 }
 
 // sameRequest decides whether the request that made have is the one that wants want.

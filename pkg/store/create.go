@@ -208,7 +208,7 @@ func (s *Store) unclaim(root *os.Root, cat *catalog.Catalog, rec catalog.Record,
 	if there, _, err := directoryThere(root, rec.SubDir); there || err != nil {
 		return err // another controller has made it
 	}
-	return errors.Join(prune(root, rec.SubDir), forget(cat, rec.SubDir, id))
+	return errors.Join(prune(root, rec.SubDir), forget(cat, rec, id))
 }
 
 func directoryThere(root *os.Root, subDir string) (bool, fs.FileInfo, error) {

@@ -32,13 +32,15 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err := s.copies.cancel(ctx, k, id.Name); err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
+	d := &deletion{Store: s, k: k, id: id}
 	err := s.withVolume(ctx, k, s.anyShare(id.Export, mountOptions), func(ctx context.Context, h *share.Handle) error {
 		s.reclaim.resume(id.Export, mountOptions)
 		return withCatalog(h, func(cat *catalog.Catalog) error {
 			if err := s.copies.free(k); err != nil {
 				return err
 			}
-			return s.delete(ctx, h.Root(), cat, k, id)
+			d.root, d.cat = h.Root(), cat
+			return d.delete(ctx)
 		})
 	})
 	if err != nil {
@@ -49,101 +51,137 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	return nil
 }
 
-func (s *Store) delete(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, id volume.ID) error {
-	rec, err := cat.Read(id.SubDir)
-	recorded := err == nil
-	switch {
-	case recorded:
-		var owner volume.ID
-		if owner, err = volume.ParseID(rec.ID); err != nil {
-			return fmt.Errorf("record of %s: %w", rec.SubDir, err)
-		}
-		if owner.Name != id.Name || rec.ArchiveOf != "" {
-			klog.FromContext(ctx).Info("The volume is gone and its directory is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
-			return nil
-		}
-		if rec.Source != "" { // the copy that it was to become may have been left behind
-			err = endOperations(cat, k, "")
-		}
-	case errors.Is(err, fs.ErrNotExist):
-		// Made by a predecessor, or gone. A file or a symlink is no volume.
-		var there bool
-		if there, _, err = directoryThere(root, id.SubDir); there {
-			// It may lie around or within a volume that has a record and must not take
-			// that with it.
-			err = cat.Conflict(id.SubDir)
-		} else if err == nil {
-			if s.policy(rec, id) == volume.OnDeleteArchive {
-				return dropReservations(root, cat, id)
-			}
-			return finishTaken(cat, k)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return s.deleteFound(ctx, root, cat, k, id, rec, recorded)
+// deletion of a volume's directory, and of its record if it has one.
+type deletion struct {
+	*Store
+	root *os.Root
+	cat  *catalog.Catalog
+	k    key
+	id   volume.ID
+	held *catalog.Held // nil for a volume of a predecessor
+	// first is the record as the call first saw it. If it begins anew, as when the
+	// mount was stale, another volume's may be there, also of the same ID.
+	first catalog.Record
 }
 
-// deleteFound deletes what is there, the record last.
-func (s *Store) deleteFound(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, id volume.ID, rec catalog.Record, recorded bool) error {
-	policy := s.policy(rec, id)
-	taken, err := s.dispose(ctx, root, cat, k, id, policy)
+func (d *deletion) delete(ctx context.Context) error {
+	held, err := d.cat.Hold(d.id.SubDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.held = nil
+		return d.withoutRecord(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	if recorded || taken != "" {
-		// A call can be held up by the network for as long as it likes. If another
-		// controller has deleted the volume meanwhile, the directory may have been that
-		// of a later one.
-		if same, err := unchanged(cat, id.SubDir, rec, recorded); err != nil || !same {
-			return errors.Join(err, putBack(root, cat, taken, id.SubDir))
+	d.held = held
+	return errors.Join(d.withRecord(ctx), d.held.Close())
+}
+
+func (d *deletion) withRecord(ctx context.Context) error {
+	rec := d.held.Record()
+	owner, err := volume.ParseID(rec.ID)
+	if err != nil {
+		return fmt.Errorf("record of %s: %w", rec.SubDir, err)
+	}
+	if d.first.Name == "" {
+		d.first = rec
+	}
+	if owner.Name != d.id.Name || rec.ArchiveOf != "" || !rec.Same(d.first) {
+		klog.FromContext(ctx).Info("The volume is gone and its directory is another's: nothing deleted", "id", d.id.String(), "owner", rec.ID)
+		return nil
+	}
+	if rec.Source != "" { // the copy that it was to become may have been left behind
+		if err := endOperations(d.cat, d.k, ""); err != nil {
+			return err
 		}
 	}
-	if policy == volume.OnDeleteDelete {
-		if err := s.discardTaken(ctx, cat, k, taken); err != nil {
-			return err
-		}
-		if err := s.step(ctx, "prune parents"); err != nil {
-			return err
-		}
-		if err := prune(root, id.SubDir); err != nil {
-			return err
-		}
+	mine, err := d.dispose(ctx, d.policy(rec, d.id))
+	if err != nil || !mine {
+		return err
 	}
 	// Last: as long as there is something that a repeated call must do, there is
 	// the record, and nobody can adopt the directory.
-	if err := s.step(ctx, "remove record"); err != nil || !recorded {
+	if err := d.step(ctx, "remove record"); err != nil {
 		return err
 	}
-	return forget(cat, id.SubDir, id)
+	if err := forgetName(d.cat, rec, d.id); err != nil {
+		return err
+	}
+	return d.held.Remove()
+}
+
+// withoutRecord deletes a volume that was made by a predecessor, or is gone.
+func (d *deletion) withoutRecord(ctx context.Context) error {
+	policy := d.policy(catalog.Record{}, d.id)
+	there, _, err := directoryThere(d.root, d.id.SubDir) // a file or a symlink is no volume
+	switch {
+	case err != nil:
+		return err
+	case !there && policy == volume.OnDeleteArchive:
+		return d.finishArchive(ctx)
+	case !there:
+		return d.finishTaken()
+	}
+	// It may lie around or within a volume that has a record and must not take that
+	// with it.
+	if err := d.cat.Conflict(d.id.SubDir); err != nil {
+		return err
+	}
+	_, err = d.dispose(ctx, policy)
+	return err
+}
+
+// dispose does what the policy says with the directory. It was not the volume's
+// any more when the volume turns out to have been deleted meanwhile.
+func (d *deletion) dispose(ctx context.Context, policy volume.OnDelete) (mine bool, err error) {
+	switch policy {
+	case volume.OnDeleteRetain:
+		return d.mine()
+	case volume.OnDeleteArchive:
+		return d.archive(ctx)
+	}
+	taken, err := d.takeMine(ctx, takenKind(d.k))
+	if err != nil || !taken.mine {
+		return false, err
+	}
+	if err := d.discardTaken(ctx, taken.name); err != nil {
+		return false, err
+	}
+	if err := d.step(ctx, "prune parents"); err != nil {
+		return false, err
+	}
+	return true, prune(d.root, d.id.SubDir)
+}
+
+// mine tells whether the directory still is that of the volume, or of none. A call
+// can be held up by the network for as long as it likes. If another controller has
+// deleted the volume meanwhile, the directory may have become that of a later one.
+func (d *deletion) mine() (bool, error) {
+	if d.held != nil {
+		if still, err := d.held.Still(); err != nil || still {
+			return still, err
+		}
+	}
+	now, err := d.cat.Hold(d.id.SubDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if d.held == nil || !now.Record().Same(d.held.Record()) {
+		return false, now.Close()
+	}
+	// Its maker has put the record there once more.
+	before := d.held
+	d.held = now
+	return true, before.Close()
 }
 
 // policy of the volume: its record is newer than its ID, which is older than
 // what the driver's default is now.
 func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
 	return cmp.Or(rec.OnDelete, id.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
-}
-
-// dispose returns the name under which the directory was taken, if it was.
-func (s *Store) dispose(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, id volume.ID, policy volume.OnDelete) (taken string, err error) {
-	switch policy {
-	case volume.OnDeleteRetain:
-		return "", nil
-	case volume.OnDeleteArchive:
-		return "", s.archive(ctx, root, cat, id)
-	}
-	return s.take(ctx, root, cat, k)
-}
-
-// unchanged tells whether the directory still is that of the volume whose record
-// it was, or of none; no record now is that of nobody.
-func unchanged(cat *catalog.Catalog, subDir string, rec catalog.Record, recorded bool) (bool, error) {
-	now, err := cat.Read(subDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
-	return recorded && now.Name == rec.Name && now.Created.Equal(rec.Created), err
 }
 
 // trashName is for people to recognize and unique by its time.

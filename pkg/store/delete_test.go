@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -202,60 +201,4 @@ func TestTrashName(t *testing.T) {
 			t.Errorf("%s: %s, want %s", subDir, got, want)
 		}
 	}
-}
-
-// A call that is held up, as by a network that is away, goes on when its volume
-// is long gone and its directory is that of another one.
-func TestDelayedDeleteSparesALaterVolume(t *testing.T) {
-	l := newLab(t)
-	req := l.request("pvc-1")
-	req.Params.SubDir = "data"
-	first, err := l.Create(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, step := l.start(t), l.step
-	l.step = func(ctx context.Context, name string) error {
-		if name == "take directory away" {
-			req.Name = "pvc-2"
-			_, err := other.Create(ctx, req)
-			if !errors.Is(err, volume.ErrOwned) {
-				t.Errorf("created while it is deleted: %v", err)
-			}
-			if err = other.Delete(ctx, first.ID, nil); err == nil {
-				_, err = other.Create(ctx, req)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			l.put(t, "data/precious")
-		}
-		return step(ctx, name)
-	}
-	if err := l.Delete(t.Context(), first.ID, nil); err != nil {
-		t.Error(err)
-	}
-	l.mustHave(t, append(live("data"), "data/precious", ".nfs-csi/names/pvc-2")...)
-}
-
-// Nor does one that found no record take a directory which a volume has adopted
-// meanwhile.
-func TestDelayedDeleteSparesAnAdoptedDirectory(t *testing.T) {
-	l := newLab(t)
-	l.put(t, "data/precious")
-	other, step := l.start(t), l.step
-	l.step = func(ctx context.Context, name string) error {
-		if name == "take directory away" {
-			req := l.request("pvc-1")
-			req.Params.SubDir = "data"
-			if _, err := other.Create(ctx, req); err != nil {
-				t.Error(err)
-			}
-		}
-		return step(ctx, name)
-	}
-	if err := l.Delete(t.Context(), volume.ID{Export: l.export, SubDir: "data", Name: "legacy"}, nil); err != nil {
-		t.Error(err)
-	}
-	l.mustHave(t, append(live("data"), "data/precious", ".nfs-csi/names/pvc-1")...)
 }

@@ -139,7 +139,7 @@ func (s *Store) giveWay(ctx context.Context, root *os.Root, cat *catalog.Catalog
 	case ctx.Err() != nil, !isNew && !errors.Is(why, volume.ErrIncompatible):
 		return nil //nolint:nilerr // as said
 	case isNew && rec.Adopted:
-		return forget(cat, rec.SubDir, id)
+		return forget(cat, rec, id)
 	}
 	return s.unclaim(root, cat, rec, id)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"time"
 
@@ -21,14 +20,40 @@ import (
 
 func takenKind(k key) string { return kindOf("deleted", k) }
 
+// taken is a directory by its name in TempDir; empty if there was none. What was
+// not the volume's is where it was.
+type taken struct {
+	name string
+	mine bool
+}
+
+// takeMine takes the directory if it is that of the volume.
+func (d *deletion) takeMine(ctx context.Context, kind string) (taken, error) {
+	name, err := d.take(ctx, kind)
+	if err != nil {
+		return taken{}, err
+	}
+	if d.held == nil && name == "" {
+		return taken{mine: true}, nil
+	}
+	if err := d.step(ctx, "see whose directory it was"); err != nil {
+		return taken{}, err
+	}
+	mine, err := d.mine()
+	if err == nil && !mine {
+		err = d.putBack(name)
+	}
+	return taken{name, mine}, err
+}
+
 // take renames the volume's directory, however much is in it, and returns its new
 // name; none if there is no directory.
-func (s *Store) take(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key) (name string, err error) {
-	temp, name, err := cat.Temp(takenKind(k))
+func (d *deletion) take(ctx context.Context, kind string) (name string, err error) {
+	temp, name, err := d.cat.Temp(kind)
 	if err != nil {
 		return "", err
 	}
-	from, err := openPlace(root, k.subDir)
+	from, err := openPlace(d.root, d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -36,10 +61,10 @@ func (s *Store) take(ctx context.Context, root *os.Root, cat *catalog.Catalog, k
 		return "", err
 	}
 	defer from.close()
-	if from.parent == root {
-		from.at = cat.Export()
+	if from.parent == d.root {
+		from.at = d.cat.Export()
 	}
-	if err := s.step(ctx, "take directory away"); err != nil {
+	if err := d.step(ctx, "take directory away"); err != nil {
 		return "", err
 	}
 	for range maxLostRaces {
@@ -53,7 +78,7 @@ func (s *Store) take(ctx context.Context, root *os.Root, cat *catalog.Catalog, k
 			return "", lookErr
 		}
 	}
-	return "", fmt.Errorf("%w: %s is being replaced: %w", volume.ErrInProgress, k.subDir, err)
+	return "", fmt.Errorf("%w: %s is being replaced: %w", volume.ErrInProgress, d.id.SubDir, err)
 }
 
 // lookAgain is directoryNow for a place; a parent that is gone has nothing in it.
@@ -65,49 +90,50 @@ func lookAgain(p place) (bool, fs.FileInfo, error) {
 	return there, info, err
 }
 
-// putBack gives a directory back that is another volume's.
-func putBack(root *os.Root, cat *catalog.Catalog, taken, subDir string) error {
+// putBack gives a directory back that is another volume's. Where it is gone, it was
+// the volume's own, and whoever ended that has discarded it.
+func (d *deletion) putBack(taken string) error {
 	if taken == "" {
 		return nil
 	}
-	temp, _, err := cat.Temp("")
+	temp, _, err := d.cat.Temp("")
 	if err != nil {
 		return err
 	}
-	to, err := makePlace(root, subDir)
+	to, err := makePlace(d.root, d.id.SubDir)
 	if err != nil {
 		return err
 	}
 	defer to.close()
-	return rename(place{at: temp, name: taken}, to)
+	return ignoreNone(rename(place{at: temp, name: taken}, to))
 }
 
 // discardTaken moves to the trash what was taken by this call or, where it found
 // no directory, by an earlier one that did not get further.
-func (s *Store) discardTaken(ctx context.Context, cat *catalog.Catalog, k key, taken string) error {
-	if err := s.step(ctx, "move directory to trash"); err != nil {
+func (d *deletion) discardTaken(ctx context.Context, taken string) error {
+	if err := d.step(ctx, "move directory to trash"); err != nil {
 		return err
 	}
 	if taken != "" {
-		return trash(cat, k.subDir, taken)
+		return trash(d.cat, d.id.SubDir, taken)
 	}
-	return discardAllTaken(cat, k)
+	return d.discardAllTaken()
 }
 
-func discardAllTaken(cat *catalog.Catalog, k key) error {
-	names, err := cat.Temporary(takenKind(k))
+func (d *deletion) discardAllTaken() error {
+	names, err := d.cat.Temporary(takenKind(d.k))
 	for _, name := range names {
-		err = errors.Join(err, trash(cat, k.subDir, path.Base(name)))
+		err = errors.Join(err, trash(d.cat, d.id.SubDir, path.Base(name)))
 	}
 	return err
 }
 
 // finishTaken is discardTaken for a volume of which nothing else is left.
-func finishTaken(cat *catalog.Catalog, k key) error {
-	if same, err := unchanged(cat, k.subDir, catalog.Record{}, false); err != nil || !same {
+func (d *deletion) finishTaken() error {
+	if mine, err := d.mine(); err != nil || !mine {
 		return err
 	}
-	return discardAllTaken(cat, k)
+	return d.discardAllTaken()
 }
 
 // trash moves what was taken to where the reclaimer finds it.

@@ -1,0 +1,58 @@
+package catalog
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// leftOpen begins the names that NFS clients give to files which are removed while
+// they have them open. They stay when the client dies.
+const leftOpen = ".nfs"
+
+// makeWay removes what dead processes have left where a record is to come to be: a
+// record gets a directory of its own, see Held.
+//
+// Errors: fs.ErrExist where there is a record, volume.ErrOwned as of Conflict.
+func (c *Catalog) makeWay(subDir string) error {
+	_, err := c.readBytes(volumesDir, path.Join(subDir, volume.RecordFile))
+	if err == nil {
+		return fs.ErrExist
+	}
+	if isGone(err) {
+		err = c.Conflict(subDir)
+	}
+	if err != nil {
+		return err
+	}
+	return c.sweep(subDir)
+}
+
+// sweep removes all directories below one that lead to no record.
+func (c *Catalog) sweep(dir string) error {
+	names, err := c.Below(dir)
+	for _, name := range names {
+		below := path.Join(dir, name)
+		err = errors.Join(err, c.in(below, func(at int, name string) error {
+			err := unlinkAt(at, name, unix.AT_REMOVEDIR)
+			switch {
+			case errors.Is(err, unix.ENOTDIR) && strings.HasPrefix(name, leftOpen):
+				err = unlinkAt(at, name, 0)
+			case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
+				if err = c.sweep(below); err == nil {
+					err = unlinkAt(at, name, unix.AT_REMOVEDIR)
+				}
+			}
+			if isGone(err) || errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+				return nil // by others, who also put something in there again
+			}
+			return err
+		}))
+	}
+	return err
+}

@@ -1,0 +1,183 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// A call that is held up, as by a network that is away, goes on when its volume
+// is long gone and its directory is that of another one.
+func TestDelayedDeleteSparesALaterVolume(t *testing.T) {
+	l := newLab(t)
+	req := l.request("pvc-1")
+	req.Params.SubDir = "data"
+	first, err := l.Create(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, step := l.start(t), l.step
+	l.step = func(ctx context.Context, name string) error {
+		if name == "take directory away" {
+			req.Name = "pvc-2"
+			_, err := other.Create(ctx, req)
+			if !errors.Is(err, volume.ErrOwned) {
+				t.Errorf("created while it is deleted: %v", err)
+			}
+			if err = other.Delete(ctx, first.ID, nil); err == nil {
+				_, err = other.Create(ctx, req)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			l.put(t, "data/precious")
+		}
+		return step(ctx, name)
+	}
+	if err := l.Delete(t.Context(), first.ID, nil); err != nil {
+		t.Error(err)
+	}
+	l.mustHave(t, append(live("data"), "data/precious", ".nfs-csi/names/pvc-2")...)
+}
+
+// Nor does one that found no record take a directory which a volume has adopted
+// meanwhile.
+func TestDelayedDeleteSparesAnAdoptedDirectory(t *testing.T) {
+	l := newLab(t)
+	l.put(t, "data/precious")
+	other, step := l.start(t), l.step
+	l.step = func(ctx context.Context, name string) error {
+		if name == "take directory away" {
+			req := l.request("pvc-1")
+			req.Params.SubDir = "data"
+			if _, err := other.Create(ctx, req); err != nil {
+				t.Error(err)
+			}
+		}
+		return step(ctx, name)
+	}
+	if err := l.Delete(t.Context(), volume.ID{Export: l.export, SubDir: "data", Name: "legacy"}, nil); err != nil {
+		t.Error(err)
+	}
+	l.mustHave(t, append(live("data"), "data/precious", ".nfs-csi/names/pvc-1")...)
+}
+
+// held lets do happen while the store's next call is held up at a step.
+func (l *lab) held(at string, do func(context.Context)) {
+	step := l.step
+	l.step = func(ctx context.Context, name string) error {
+		if name == at {
+			l.step = step
+			do(ctx)
+		}
+		return step(ctx, name)
+	}
+}
+
+// failing is held with a step that fails then.
+func (l *lab) failing(at string, err error, do func(context.Context)) {
+	step := l.step
+	l.step = func(ctx context.Context, name string) error {
+		if name == at {
+			l.step = step
+			do(ctx)
+			return err
+		}
+		return step(ctx, name)
+	}
+}
+
+// A delete that begins anew, as where its mount was stale, is of the volume that it
+// was of at first, also where a later one has the same ID.
+func TestDeleteBegunAnewSparesALaterVolume(t *testing.T) {
+	l := newLab(t)
+	id, other := l.create(t, "pvc-1"), l.start(t)
+	l.failing("take directory away", unix.ESTALE, func(ctx context.Context) {
+		if err := other.Delete(ctx, id, nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := other.Create(ctx, l.request("pvc-1")); err != nil {
+			t.Error(err)
+		}
+		l.put(t, "pvc-1/precious")
+	})
+	l.delete(t, id)
+	l.mustHave(t, append(live("pvc-1"), "pvc-1/precious")...)
+	l.delete(t, id)
+	l.mustHave(t)
+}
+
+// A delete that is held up anywhere leaves alone what has come after another
+// controller's delete of the volume: the directory, the record, and the archive.
+func TestHeldUpDeleteSparesALaterVolume(t *testing.T) {
+	steps := map[volume.OnDelete][]string{
+		volume.OnDeleteDelete:  {"take directory away", "see whose directory it was", "move directory to trash", "prune parents", "remove record"},
+		volume.OnDeleteRetain:  {"remove record"},
+		volume.OnDeleteArchive: {"take directory away", "see whose directory it was", "reserve archive", "rename to archive", "release archive", "remove record"},
+	}
+	for policy, list := range steps {
+		for _, at := range list {
+			for _, name := range []string{"pvc-1", "pvc-2"} { // of the later volume
+				t.Run(string(policy)+" "+at+" "+name, func(t *testing.T) {
+					l := newLab(t)
+					first := l.createAs(t, l.classed("pvc-1", "team/data", policy))
+					other, later := l.start(t), volume.ID{}
+					l.held(at, func(ctx context.Context) {
+						if err := other.Delete(ctx, first, nil); err != nil {
+							t.Error(err)
+						}
+						v, err := other.Create(ctx, l.classed(name, "team/data", policy))
+						if err != nil {
+							t.Error(err)
+						}
+						later = v.ID
+						l.put(t, "team/data/precious")
+					})
+					if err := l.Delete(t.Context(), first, nil); err != nil {
+						t.Error(err)
+					}
+					want := append(live("team/data"), "team", "team/data/precious", ".nfs-csi/volumes/team")
+					if policy == volume.OnDeleteArchive {
+						want = append(want, "team/archived-data")
+					}
+					// Of one name in one directory it may take the note, without which only
+					// the same name in another directory is not seen.
+					if err := os.RemoveAll(filepath.Join(l.dir, ".nfs-csi/names")); err != nil {
+						t.Error(err)
+					}
+					l.mustHave(t, want...)
+					if _, err := l.Get(t.Context(), later, nil); err != nil {
+						t.Errorf("the later volume: %v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Nor does a change of a volume that is gone become one of a later volume.
+func TestHeldUpChangeSparesALaterVolume(t *testing.T) {
+	l := newLab(t)
+	first := l.createAs(t, l.classed("pvc-1", "data", ""))
+	other := l.start(t)
+	l.held("replace record", func(ctx context.Context) {
+		if err := other.Delete(ctx, first, nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := other.Create(ctx, l.classed("pvc-2", "data", "")); err != nil {
+			t.Error(err)
+		}
+	})
+	if size, err := l.Expand(t.Context(), first, SizeRange{Required: 5 << 30}, nil); !errors.Is(err, volume.ErrNotFound) {
+		t.Errorf("expanded to %d, %v, want that it is gone", size, err)
+	}
+	if v, err := l.Create(t.Context(), l.classed("pvc-2", "data", "")); err != nil || v.Capacity != 1<<30 {
+		t.Errorf("the later volume: %+v, %v", v, err)
+	}
+}
