@@ -59,8 +59,10 @@ func Open(export *os.Root) (*Catalog, error) {
 
 func (c *Catalog) open() error {
 	before, err := c.export.Lstat(volume.MetaDir)
+	isNew := false
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = c.export.Mkdir(volume.MetaDir, dirMode); err == nil || errors.Is(err, fs.ErrExist) {
+		err = c.export.Mkdir(volume.MetaDir, dirMode)
+		if isNew = err == nil; isNew || errors.Is(err, fs.ErrExist) {
 			before, err = c.export.Lstat(volume.MetaDir)
 		}
 	}
@@ -82,7 +84,10 @@ func (c *Catalog) open() error {
 	if c.metaDir, err = c.meta.Open("."); err != nil {
 		return err
 	}
-	c.exportDir, err = c.export.Open(".")
+	if c.exportDir, err = c.export.Open("."); err == nil && isNew {
+		// Now that there is room for them: what is deleted on a full disk goes there.
+		err = errors.Join(c.meta.MkdirAll(TempDir, dirMode), c.meta.MkdirAll(TrashDir, dirMode))
+	}
 	return err
 }
 

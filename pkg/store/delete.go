@@ -35,13 +35,17 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	d := &deletion{Store: s, k: k, id: id}
 	err := s.withVolume(ctx, k, s.anyShare(id.Export, mountOptions), func(ctx context.Context, h *share.Handle) error {
 		s.reclaim.resume(id.Export, mountOptions)
-		return withCatalog(h, func(cat *catalog.Catalog) error {
-			if err := s.copies.free(k); err != nil {
-				return err
-			}
+		if err := s.copies.free(k); err != nil {
+			return err
+		}
+		err := withCatalog(h, func(cat *catalog.Catalog) error {
 			d.root, d.cat = h.Root(), cat
 			return d.delete(ctx)
 		})
+		if noRoom(err) {
+			err = d.inPlace(ctx, h, err)
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)

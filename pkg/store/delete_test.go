@@ -179,16 +179,6 @@ func TestReclaimResumes(t *testing.T) {
 	l.mustHave(t, live("pvc-1")...)
 }
 
-func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
-	l := newLab(t)
-	l.put(t, ".nfs-csi/tmp/record-1700000000000000000-X")
-	l.create(t, "pvc-1")
-	l.reclaim.wg.Wait()
-	if left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/tmp")); err != nil || len(left) != 0 {
-		t.Errorf("left in tmp: %v, %v", left, err)
-	}
-}
-
 func TestTrashName(t *testing.T) {
 	now := time.Unix(1, 5)
 	for subDir, want := range map[string]string{

@@ -36,7 +36,18 @@ type operation struct {
 }
 
 // operationKind is the same for all that make the same thing.
-func operationKind(k key) string { return kindOf(catalog.CopyKind, k) }
+func operationKind(k key) string {
+	if strings.HasPrefix(k.subDir, volume.MetaDir+"/") {
+		return kindOf(snapshotCopy, k)
+	}
+	return kindOf(volumeCopy, k)
+}
+
+// What an operation makes, as its name tells.
+const (
+	volumeCopy   = catalog.CopyKind + ".volume."
+	snapshotCopy = catalog.CopyKind + ".snapshot."
+)
 
 // kindOf temporary files that belong to one directory.
 func kindOf(prefix string, k key) string {
@@ -78,7 +89,7 @@ func endOperations(cat *catalog.Catalog, k key, but string) error {
 	}
 	for _, name := range names {
 		if name != but {
-			if err := endOperation(cat, k, name); err != nil {
+			if err := endOperation(cat, name); err != nil {
 				return err
 			}
 		}
@@ -89,8 +100,12 @@ func endOperations(cat *catalog.Catalog, k key, but string) error {
 // endOperation moves an operation to the trash, by the rename that its maker ends
 // it with: either of the two finds nothing to rename. That of a volume renames what
 // was copied out of the operation, which it may have open.
-func endOperation(cat *catalog.Catalog, k key, name string) error {
-	if !strings.HasPrefix(k.subDir, volume.MetaDir+"/") {
+func endOperation(cat *catalog.Catalog, name string) error {
+	info, err := cat.Meta().Lstat(name)
+	if err != nil {
+		return ignoreNone(err)
+	}
+	if info.IsDir() && strings.HasPrefix(path.Base(name), volumeCopy) { // or somebody's symlink
 		if err := discard(cat, path.Join(name, catalog.SnapshotData)); err != nil {
 			return err
 		}
@@ -158,7 +173,7 @@ func (o *operation) keepAlive(ctx context.Context) (stop func()) {
 // end takes the operation away, with what was not put in its place.
 func (o *operation) end(ctx context.Context) error {
 	err := discard(o.cat, o.name)
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if noRoom(err) {
 		// Not even the trash has room, unless this makes it.
 		_, err = tree.Remove(ctx, o.cat.Meta(), o.name, endWorkers)
 	}

@@ -197,10 +197,7 @@ func (r *reclaimer) pass(export volume.Export, options []string) (removed int64,
 	}
 	defer h.Release()
 	err = withCatalog(h, func(cat *catalog.Catalog) error {
-		names, err := cat.Abandoned(time.Now(), abandonedAfter)
-		if err != nil {
-			return err
-		}
+		names, failed := endAbandoned(r.ctx, h.Root(), cat, time.Now())
 		trash, err := fs.ReadDir(cat.Meta().FS(), catalog.TrashDir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -209,7 +206,7 @@ func (r *reclaimer) pass(export volume.Export, options []string) (removed int64,
 			names = append(names, path.Join(catalog.TrashDir, e.Name()))
 		}
 		removed, err = r.removeAll(export, cat, names)
-		return err
+		return errors.Join(failed, err)
 	})
 	return removed, remountStale(h, err)
 }

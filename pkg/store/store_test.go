@@ -32,6 +32,7 @@ type lab struct {
 	fake   *nfsmounttest.Fake
 	export volume.Export
 	dir    string // the export on the server
+	all    []*Store
 }
 
 func newLab(t *testing.T) *lab {
@@ -57,6 +58,7 @@ func (l *lab) start(t *testing.T) *Store {
 		t.Fatal(err)
 	}
 	s.reclaim.after = time.Nanosecond
+	l.all = append(l.all, s)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(s.Close(ctx), shares.Close(ctx)); err != nil {
@@ -99,7 +101,9 @@ func (l *lab) put(t *testing.T, path string) {
 // tmp, which live for an hour, are left out.
 func (l *lab) tree(t *testing.T) []string {
 	t.Helper()
-	l.reclaim.wg.Wait()
+	for _, s := range l.all {
+		s.reclaim.wg.Wait()
+	}
 	var names []string
 	err := filepath.WalkDir(l.dir, func(p string, d fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(l.dir, p)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"path"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +20,31 @@ import (
 // for an hour, and goes from there to the trash, which any controller empties at
 // any time. Between the two there is time to see whose directory it was.
 
-func takenKind(k key) string { return kindOf("deleted", k) }
+func takenKind(k key) string { return kindOf(deletedKind, k) }
+
+const (
+	deletedKind = "deleted"
+	nameMax     = 255 // NAME_MAX
+)
+
+// takenAs adds to a name what lay there before, for people to recognize and for
+// endAbandoned; not where that is too long for a name.
+func takenAs(name, subDir string) string {
+	full := name + "." + url.PathEscape(subDir)
+	if len(full) > nameMax {
+		return name
+	}
+	return full
+}
+
+func takenFrom(name string) (subDir string, ok bool) {
+	_, escaped, ok := strings.Cut(name, ".")
+	if !ok || !strings.HasPrefix(name, deletedKind) {
+		return "", false
+	}
+	subDir, err := url.PathUnescape(escaped)
+	return subDir, err == nil && volume.CheckSubDir(subDir) == nil
+}
 
 // taken is a directory by its name in TempDir; empty if there was none. What was
 // not the volume's is where it was.
@@ -53,6 +79,7 @@ func (d *deletion) take(ctx context.Context, kind string) (name string, err erro
 	if err != nil {
 		return "", err
 	}
+	name = takenAs(name, d.id.SubDir)
 	from, err := openPlace(d.root, d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
+	l := newLab(t)
+	l.put(t, ".nfs-csi/tmp/record-1700000000000000000-X")
+	l.put(t, ".nfs-csi/tmp/deleted0123456789abcdef-1700000000000000000-X.gone/file")
+	l.put(t, ".nfs-csi/tmp/kept0123456789abcdef-1700000000000000000-X.archived/file")
+	link := filepath.Join(l.dir, ".nfs-csi/tmp/copy.volume.0123456789abcdef-1700000000000000000-X")
+	old := []unix.Timeval{unix.NsecToTimeval(1e18), unix.NsecToTimeval(1e18)}
+	if err := errors.Join(os.Symlink("/etc", link), unix.Lutimes(link, old)); err != nil {
+		t.Fatal(err)
+	}
+	l.create(t, "pvc-1")
+	l.reclaim.wg.Wait()
+	left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/tmp"))
+	if err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "kept") {
+		t.Errorf("left in tmp: %v, %v", left, err)
+	}
+}
+
+// later moves the time on by which something is abandoned, and ends what is.
+func (l *lab) later(t *testing.T) {
+	t.Helper()
+	err := l.onCatalog(t, func(h *share.Handle, cat *catalog.Catalog) error {
+		left, err := endAbandoned(t.Context(), h.Root(), cat, time.Now().Add(2*abandonedAfter))
+		if len(left) > 0 {
+			t.Errorf("left are %q", left)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func (l *lab) onCatalog(t *testing.T, do func(*share.Handle, *catalog.Catalog) error) error {
+	t.Helper()
+	return l.onMount(t.Context(), l.anyShare(l.export, nil), func(_ context.Context, h *share.Handle) error {
+		return withCatalog(h, func(cat *catalog.Catalog) error { return do(h, cat) })
+	})
+}
+
+// A copy whose maker was away for longer than anybody waits does not get its
+// place any more, whole or not.
+func TestAbandonedCopyIsEnded(t *testing.T) {
+	for at, call := range map[string]func(context.Context, *lab, volume.ID) error{
+		"put copy in its place": func(ctx context.Context, l *lab, from volume.ID) error {
+			req := l.request("clone")
+			req.Source = &Source{Volume: &from}
+			_, err := l.Create(ctx, req)
+			return err
+		},
+		"put snapshot in its place": func(ctx context.Context, l *lab, from volume.ID) error {
+			_, err := l.CreateSnapshot(ctx, SnapshotRequest{Name: "snap", Source: from})
+			return err
+		},
+		"put group in its place": func(ctx context.Context, l *lab, from volume.ID) error {
+			_, err := l.CreateGroup(ctx, GroupRequest{Name: "group", Sources: []Handle{{ID: from, Text: from.String()}}, AllowWrites: true})
+			return err
+		},
+	} {
+		t.Run(at, func(t *testing.T) {
+			l := newLab(t)
+			from := l.create(t, "source")
+			l.put(t, "source/file")
+			l.held(at, func(context.Context) { l.later(t) })
+			if err := call(t.Context(), l, from); !errors.Is(err, volume.ErrInProgress) {
+				t.Errorf("got %v, want that somebody else is to make it", err)
+			}
+			l.mustHave(t, append(live("source"), "source/file")...)
+			if err := call(t.Context(), l, from); err != nil {
+				t.Errorf("the same call again: %v", err)
+			}
+		})
+	}
+}
+
+// What a delete took and did not come to look at may be a later volume's.
+func TestTakenDirectoryIsNotAbandonedByItsVolume(t *testing.T) {
+	for _, subDir := range []string{"data", "team/da.ta-1%"} {
+		l := newLab(t)
+		id := l.createAs(t, l.classed("pvc-1", subDir, volume.OnDeleteDelete))
+		l.put(t, path.Join(subDir, "precious"))
+		ctx, killed := l.killAt(t.Context(), l.Store, 2)
+		if err := l.Delete(ctx, id, nil); err == nil || !killed() {
+			t.Fatalf("not killed: %v", err)
+		}
+		l.Store = l.start(t)
+		l.later(t)
+		taken, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/tmp/deleted*/precious"))
+		if err != nil || len(taken) != 1 {
+			t.Errorf("%s: taken are %q, %v", subDir, taken, err)
+		}
+		l.delete(t, id)
+		l.mustHave(t)
+	}
+}
+
+func TestTakenFrom(t *testing.T) {
+	const name = deletedKind + "0123456789abcdef-1700000000000000000-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for _, subDir := range []string{"pvc-1", "team/a.b", "é %2F/x"} {
+		if got, ok := takenFrom(takenAs(name, subDir)); !ok || got != subDir {
+			t.Errorf("%q became %q, %v", subDir, got, ok)
+		}
+	}
+	for _, other := range []string{takenAs(name, strings.Repeat("é", 100)), name + "...", name + ".%2e%2e", name + ".%zz", "kept-1-X.data", "x"} {
+		if got, ok := takenFrom(other); ok {
+			t.Errorf("%q is of %q", other, got)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// noRoom tells whether the disk, or what somebody may use of it, is full.
+func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// inPlace deletes a volume where it is, as a disk may be so full that there is no
+// room for the trash, or for a name in it. It returns why where it does not come to
+// that.
+func (d *deletion) inPlace(ctx context.Context, h *share.Handle, why error) error {
+	return withRecords(h, func(cat *catalog.Catalog) error {
+		d.root, d.cat = h.Root(), cat
+		at, err := openPlace(d.root, d.id.SubDir)
+		if err != nil {
+			return errors.Join(why, ignoreNone(err))
+		}
+		defer at.close()
+		dir, err := enter(at.parent, at.name, false)
+		if err != nil {
+			return errors.Join(why, ignoreNone(err))
+		}
+		defer dir.Close()
+		// What is open now is the volume's as long as the record that is seen now is.
+		if mine, err := d.hold(); err != nil || !mine {
+			return errors.Join(why, err)
+		}
+		if d.held != nil {
+			defer d.held.Close() //nolint:errcheck // only read
+		}
+		if err := empty(ctx, dir, d.cfg.ReclaimWorkers); err != nil {
+			return errors.Join(why, err)
+		}
+		return d.endInPlace(ctx, at)
+	})
+}
+
+// hold tells whether the volume is there to be deleted, and holds its record.
+func (d *deletion) hold() (mine bool, err error) {
+	var rec catalog.Record
+	d.held = nil
+	if d.cat != nil {
+		held, err := d.cat.Hold(d.id.SubDir)
+		if err == nil {
+			d.held, rec = held, held.Record()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	switch {
+	case d.held == nil && d.first.Name == "":
+		mine, err = true, recordsOf(d.cat).Conflict(d.id.SubDir)
+	case d.held != nil:
+		mine = rec.Same(d.first)
+	}
+	if mine = mine && err == nil && d.policy(rec, d.id) == volume.OnDeleteDelete; !mine && d.held != nil {
+		err = errors.Join(err, d.held.Close())
+	}
+	return mine, err
+}
+
+func (d *deletion) endInPlace(ctx context.Context, at place) error {
+	if err := d.step(ctx, "remove directory in its place"); err != nil {
+		return err
+	}
+	if d.held != nil {
+		if still, err := d.held.Still(); err != nil || !still {
+			return err
+		}
+	}
+	if err := ignoreNone(at.rmdir()); err != nil {
+		return err
+	}
+	if err := prune(d.root, d.id.SubDir); err != nil || d.held == nil {
+		return err
+	}
+	if err := forgetName(d.cat, d.held.Record(), d.id); err != nil {
+		return err
+	}
+	return d.held.Remove()
+}
+
+// empty removes all that is in a directory.
+func empty(ctx context.Context, dir *os.Root, workers int) error {
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	for _, e := range entries {
+		if err == nil {
+			_, err = tree.Remove(ctx, dir, e.Name(), workers)
+		}
+	}
+	return err
+}

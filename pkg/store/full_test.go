@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// full makes a step fail as on a full disk, after doing something else.
+func (l *lab) full(at string, do func(context.Context)) { l.failing(at, unix.ENOSPC, do) }
+
+func nothing(context.Context) {}
+
+func TestDeleteWithoutRoomForTheTrash(t *testing.T) {
+	for _, at := range []string{"take directory away", "move directory to trash"} {
+		l := newLab(t)
+		id := l.createAs(t, l.classed("pvc-1", "team/data", volume.OnDeleteDelete))
+		l.put(t, "team/data/a/b")
+		l.full(at, nothing)
+		err := l.Delete(t.Context(), id, nil)
+		if taken := at == "move directory to trash"; (err != nil) != taken {
+			t.Errorf("%s: %v", at, err)
+		}
+		l.delete(t, id)
+		l.mustHave(t)
+	}
+}
+
+func TestDeleteOfAPredecessorsVolumeWithoutRoom(t *testing.T) {
+	l := newLab(t)
+	l.put(t, "old/a/b")
+	l.put(t, "other/file")
+	l.full("take directory away", nothing)
+	l.delete(t, l.id("old"))
+	l.mustHave(t, "other", "other/file")
+}
+
+// What is deleted in its place is deleted for good: only what is the volume's.
+func TestDeleteWithoutRoomSparesOthers(t *testing.T) {
+	l := newLab(t)
+	archived := l.createAs(t, l.classed("pvc-0", "kept", volume.OnDeleteArchive))
+	l.put(t, "kept/file")
+	l.full("take directory away", nothing)
+	if err := l.Delete(t.Context(), archived, nil); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("one to be archived: %v", err)
+	}
+	l.mustHave(t, append(live("kept"), "kept/file", ".nfs-csi/names/pvc-0")...)
+	l.delete(t, archived)
+	if err := os.RemoveAll(filepath.Join(l.dir, "archived-kept")); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{"take directory away", "remove directory in its place"} {
+		for _, name := range []string{"pvc-1", "pvc-2"} { // of the later volume
+			first := l.createAs(t, l.classed("pvc-1", "data", volume.OnDeleteDelete))
+			other, later := l.start(t), volume.ID{}
+			meanwhile := func(ctx context.Context) {
+				if err := other.Delete(ctx, first, nil); err != nil {
+					t.Error(err)
+				}
+				v, err := other.Create(ctx, l.classed(name, "data", volume.OnDeleteDelete))
+				if err != nil {
+					t.Error(err)
+				}
+				later = v.ID
+				l.put(t, "data/precious")
+			}
+			if at == "take directory away" {
+				l.full(at, meanwhile)
+			} else {
+				l.held(at, meanwhile)
+				l.full("take directory away", nothing)
+			}
+			err := l.Delete(t.Context(), first, nil)
+			if err != nil && !errors.Is(err, unix.ENOSPC) {
+				t.Error(err)
+			}
+			if err := os.RemoveAll(filepath.Join(l.dir, ".nfs-csi/names")); err != nil {
+				t.Error(err)
+			}
+			l.mustHave(t, append(live("data"), "data/precious")...)
+			l.delete(t, later)
+			l.mustHave(t)
+		}
+	}
+}
