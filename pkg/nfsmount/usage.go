@@ -59,23 +59,24 @@ func usageError(err error) error {
 }
 
 func (k *Kernel) usage(ctx context.Context, e Entry) (Usage, error) {
-	if other, since, ok := k.usages.owed(e); ok && since > k.cfg.CheckTimeout {
+	if other, since, ok := k.usages.owed(e); ok && since >= k.cfg.CheckTimeout {
 		return Usage{}, fmt.Errorf("%w: statfs(%s) for %s", errNoAnswer, other.Target, since.Round(time.Second))
 	}
+	began := time.Now() // and not when the thread gets to run: who asks next counts from here
 	return k.usages.do(ctx, "statfs("+e.Target+")", k.cfg.CheckTimeout, func() (Usage, error) {
-		defer k.usages.ask(e)()
+		defer k.usages.ask(e, began)()
 		return k.sys.statfs(e.Target)
 	})
 }
 
 // ask notes a question to a server until it is answered.
-func (u *usages) ask(e Entry) (answered func()) {
+func (u *usages) ask(e Entry, began time.Time) (answered func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.asked == nil {
 		u.asked = map[Entry]time.Time{}
 	}
-	u.asked[e] = time.Now()
+	u.asked[e] = began
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()

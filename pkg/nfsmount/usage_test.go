@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -17,43 +17,41 @@ import (
 // However many volumes of a dead server are asked for, and however often, one
 // thread waits; volumes of other servers are not held up.
 func TestDeadServerCostsOneThread(t *testing.T) {
-	hang := make(chan struct{})
-	var hanging atomic.Int32
-	k, _ := kernelWith(t, syscalls{statfs: func(target string) (Usage, error) {
-		if strings.HasPrefix(target, "/dead") {
-			hanging.Add(1)
-			<-hang
-			return Usage{}, unix.ESTALE
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		var hanging atomic.Int32
+		k, err := NewKernel(DefaultKernelConfig())
+		if err != nil {
+			t.Fatal(err)
 		}
-		return Usage{Bytes: Amount{Total: 1}}, nil
-	}})
-	for _, target := range []string{"/dead/1", "/dead/2", "/dead/1", "/dead/3"} {
-		e := Entry{Target: target, Source: "dead:/e", Server: "192.0.2.1"}
-		_, err := k.Usage(t.Context(), e)
-		if !errors.Is(err, volume.ErrUnreachable) || !strings.Contains(err.Error(), "192.0.2.1") || !strings.Contains(err.Error(), target) {
-			t.Errorf("got %v, want ErrUnreachable naming the server and %s", err, target)
+		k.sys = syscalls{statfs: func(target string) (Usage, error) {
+			if strings.HasPrefix(target, "/dead") {
+				hanging.Add(1)
+				<-hang
+				return Usage{}, unix.ESTALE
+			}
+			return Usage{Bytes: Amount{Total: 1}}, nil
+		}}
+		for _, target := range []string{"/dead/1", "/dead/2", "/dead/1", "/dead/3"} {
+			e := Entry{Target: target, Source: "dead:/e", Server: "192.0.2.1"}
+			_, err := k.Usage(t.Context(), e)
+			if !errors.Is(err, volume.ErrUnreachable) || !strings.Contains(err.Error(), "192.0.2.1") || !strings.Contains(err.Error(), target) {
+				t.Errorf("got %v, want ErrUnreachable naming the server and %s", err, target)
+			}
 		}
-	}
-	if n := hanging.Load(); n != 1 {
-		t.Errorf("%d calls wait, want 1", n)
-	}
-	if u, err := k.Usage(t.Context(), Entry{Target: "/alive", Source: "alive:/e", Server: "192.0.2.2"}); err != nil || u.Bytes.Total != 1 {
-		t.Errorf("another server: %+v, %v", u, err)
-	}
-	close(hang)
-	// It has come back, so the next question is put to it.
-	for underWay(&k.usages.flights) {
-		time.Sleep(time.Millisecond)
-	}
-	if _, err := k.Usage(t.Context(), Entry{Target: "/dead/2", Source: "dead:/e", Server: "192.0.2.1"}); !errors.Is(err, volume.ErrStale) {
-		t.Errorf("got %v, want ErrStale", err)
-	}
-}
-
-func underWay[T any](f *flights[T]) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.calls) > 0
+		if n := hanging.Load(); n != 1 {
+			t.Errorf("%d calls wait, want 1", n)
+		}
+		if u, err := k.Usage(t.Context(), Entry{Target: "/alive", Source: "alive:/e", Server: "192.0.2.2"}); err != nil || u.Bytes.Total != 1 {
+			t.Errorf("another server: %+v, %v", u, err)
+		}
+		close(hang)
+		synctest.Wait()
+		// It has come back, so the next question is put to it.
+		if _, err := k.Usage(t.Context(), Entry{Target: "/dead/2", Source: "dead:/e", Server: "192.0.2.1"}); !errors.Is(err, volume.ErrStale) {
+			t.Errorf("got %v, want ErrStale", err)
+		}
+	})
 }
 
 func TestUsageOf(t *testing.T) {
