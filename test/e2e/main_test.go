@@ -24,7 +24,7 @@ const (
 	controllerName  = "nfs-csi-controller"
 	nodeName        = "nfs-csi-node"
 	// The driver with the sidecars of Kubernetes CSI: deploy/kubernetes and its
-	// components for snapshots and expansion.
+	// components for snapshots, expansion and inline volumes.
 	manifestsDir = "../manifests/testdata/sidecars"
 	// The cluster's part of snapshots, next to the CRDs at $SNAPSHOT_CRDS.
 	snapshotController = "testdata/snapshot-controller.yaml"
@@ -54,7 +54,18 @@ func installAll(ctx context.Context) error {
 	if err := kubectl(ctx, "apply", "-f", snapshotController); err != nil {
 		return err
 	}
+	if err := allowInline(ctx); err != nil {
+		return err
+	}
 	return install(ctx, manifestsDir, driverName)
+}
+
+// allowInline says which servers inline volumes may be on, as docs/node.md does.
+func allowInline(ctx context.Context) error {
+	if err := kubectl(ctx, "apply", "-f", "../../deploy/kubernetes/namespace.yaml"); err != nil {
+		return err
+	}
+	return kubectl(ctx, "-n", driverNamespace, "create", "configmap", "nfs-csi-ephemeral", "--from-literal=servers="+inlineServers())
 }
 
 // install applies the manifests as a user would and waits for the driver.

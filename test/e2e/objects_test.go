@@ -146,6 +146,13 @@ func isGone(kind string, err error) error {
 // startPod runs script in a pod that has the claim at mountPath.
 func (e *env) startPod(claim *corev1.PersistentVolumeClaim, script string) *corev1.Pod {
 	e.t.Helper()
+	return e.startPodWith(corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+	}, script)
+}
+
+func (e *env) startPodWith(data corev1.VolumeSource, script string) *corev1.Pod {
+	e.t.Helper()
 	grace := int64(1)
 	pod, err := e.client.CoreV1().Pods(e.namespace).Create(e.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
@@ -159,12 +166,7 @@ func (e *env) startPod(claim *corev1.PersistentVolumeClaim, script string) *core
 				Command:         []string{"sh", "-c", script},
 				VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: mountPath}},
 			}},
-			Volumes: []corev1.Volume{{
-				Name: "data",
-				VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
-				},
-			}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: data}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -29,6 +29,9 @@ func TestTakeover(t *testing.T) {
 			t.Error(err)
 		}
 		// Whoever is next waits for the driver.
+		if err := allowInline(ctx); err != nil {
+			t.Error(err)
+		}
 		if err := kubectl(ctx, "apply", "-k", manifestsDir); err != nil {
 			t.Error(err)
 		}

@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// inlineShare is what pods may have inline volumes on.
+func inlineShare() string { return filepath.Join(os.Getenv("LAB_EXPORT_XFS"), "scratch") }
+
+func inlineServers() string { return os.Getenv("LAB_NFS_SERVER") + ":" + inlineShare() }
+
+// TestInlineVolumes: a pod gets the directory it names where an administrator
+// allows it, which stays when the pod goes, and hears why not elsewhere.
+func TestInlineVolumes(t *testing.T) {
+	e := newEnv(t)
+	dir := filepath.Join(inlineShare(), e.namespace)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	inline := func(script string, attributes map[string]string) *corev1.Pod {
+		attributes["server"] = e.server
+		return e.startPodWith(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driverName, VolumeAttributes: attributes}}, script)
+	}
+	allowed := inline("echo inline >/data/file", map[string]string{"share": inlineShare(), "subDir": e.namespace})
+	refused := map[string]*corev1.Pod{
+		e.export: inline("true", map[string]string{"share": e.export}),
+		"soft":   inline("true", map[string]string{"share": dir, "mountOptions": "soft"}),
+	}
+	e.waitPhase(allowed, corev1.PodSucceeded)
+	for says, pod := range refused {
+		e.waitNotMounted(pod, says)
+	}
+	pods := []*corev1.Pod{allowed}
+	for _, pod := range refused {
+		pods = append(pods, pod)
+	}
+	e.deletePods(pods...)
+	e.waitUnmounted(string(allowed.UID))
+	if b, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(b) != "inline\n" {
+		t.Errorf("after the pod its file holds %q, %v", b, err)
+	}
+	e.expectOnExport()
+}
+
+// waitNotMounted waits for an event on the pod that says why a volume of it is
+// not mounted.
+func (e *env) waitNotMounted(pod *corev1.Pod, says string) {
+	e.t.Helper()
+	e.eventually(fmt.Sprintf("event on pod %s about %q", pod.Name, says), func(ctx context.Context) error {
+		events, err := e.client.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: "involvedObject.uid=" + string(pod.UID),
+		})
+		if err != nil {
+			return err
+		}
+		var seen []string
+		for _, event := range events.Items {
+			if event.Reason == "FailedMount" && strings.Contains(event.Message, says) {
+				e.t.Logf("event: %s", event.Message)
+				return nil
+			}
+			seen = append(seen, event.Reason+": "+event.Message)
+		}
+		return fmt.Errorf("events so far: %q", seen)
+	})
+}
