@@ -86,3 +86,46 @@ func TestServerGoesAwayDuringACopy(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// nfsd ends in the middle of a copy and is started again: the copy goes on, or the
+// next call makes it, and at no time is there a snapshot that is not whole.
+func TestServerRestartsDuringACopy(t *testing.T) {
+	const count, version, place = 1500, "vers=4.2", ".nfs-csi/snapshots/copied/data"
+	e, dir := export(t, "LAB_EXPORT_XFS", "rw,no_root_squash", 0o777)
+	s := plugin(t)
+	v := s.create(t, createReq(e, "source", version))
+	for i := range count {
+		if err := os.WriteFile(filepath.Join(dir, "source", fmt.Sprint("f", i)), fmt.Append(nil, i), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := s.copies(t, v, "", e)["snapshot"]
+	began := make(chan error, 1)
+	go func() { began <- call() }()
+	eventually(t, 20*time.Second, "the copy is under way", func() error {
+		files, err := filepath.Glob(filepath.Join(dir, ".nfs-csi/tmp/copy*/data/f*"))
+		if err == nil && len(files) < 10 {
+			err = fmt.Errorf("%d files are there", len(files))
+		}
+		return err
+	})
+	command(t, "rpc.nfsd", "0")
+	t.Cleanup(func() { command(t, "rpc.nfsd", "8") })
+	if files, err := os.ReadDir(filepath.Join(dir, place)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the server there are %d of %d files in their place, %v", len(files), count, err)
+	}
+	command(t, "rpc.nfsd", "8")
+	if err := <-began; err != nil {
+		t.Logf("the call under way: %v", err)
+	}
+	eventually(t, 90*time.Second, "the same call after the restart", call)
+	for i := range count {
+		name := fmt.Sprint("f", i)
+		if b, err := os.ReadFile(filepath.Join(dir, place, name)); err != nil || string(b) != fmt.Sprint(i) {
+			t.Fatalf("%s: %q, %v", name, b, err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".nfs-csi/tmp/copy*")); err != nil || len(left) > 0 {
+		t.Errorf("left in tmp: %q, %v", left, err)
+	}
+}

@@ -215,3 +215,33 @@ func TestCopiesWhenTheDiskIsFull(t *testing.T) {
 		}
 	}
 }
+
+// A volume can be deleted from a disk that has room for nothing, also where the
+// driver has not been before.
+func TestDeleteWhenTheDiskIsFull(t *testing.T) {
+	for _, records := range []bool{false, true} {
+		e, dir := export(t, "LAB_EXPORT_EXT4", "rw,no_root_squash", 0o777)
+		id := predecessorsID(e, "old")
+		if records {
+			id = plugin(t).create(t, createReq(e, "old")).GetVolumeId()
+		} else {
+			mkdir(t, filepath.Join(dir, "old"))
+		}
+		if err := os.WriteFile(filepath.Join(dir, "old/f"), make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		free := fillUp(t, os.Getenv("LAB_EXPORT_EXT4"), 0)
+		if err := os.Mkdir(filepath.Join(dir, "none"), 0o700); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("the disk is not full: %v", err)
+		}
+		if _, err := plugin(t).DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
+			t.Errorf("records=%v: %v", records, err)
+		}
+		for _, gone := range []string{"old", ".nfs-csi/volumes/old"} {
+			if _, err := os.Lstat(filepath.Join(dir, gone)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("records=%v: %s is there: %v", records, gone, err)
+			}
+		}
+		free()
+	}
+}

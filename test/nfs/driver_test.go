@@ -26,6 +26,7 @@ import (
 type services struct {
 	csi.NodeServer
 	csi.ControllerServer
+	csi.GroupControllerServer
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -35,6 +36,9 @@ func (s *services) RegisterService(_ *grpc.ServiceDesc, impl any) {
 	}
 	if c, ok := impl.(csi.ControllerServer); ok {
 		s.ControllerServer = c
+	}
+	if g, ok := impl.(csi.GroupControllerServer); ok {
+		s.GroupControllerServer = g
 	}
 }
 

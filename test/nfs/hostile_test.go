@@ -88,6 +88,7 @@ func (h *hostile) run(texts []string) {
 		h.volumes(text)
 		h.ids(text)
 		h.snapshots(text)
+		h.groups(text)
 		h.inline(text)
 	}
 	eventually(h.t, time.Minute, "the trash is reclaimed", h.reclaimed)
@@ -332,6 +333,36 @@ func (h *hostile) snapshots(text string) {
 		req := createReq(h.export, "pvc-hostile", h.version)
 		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: id}}}
 		h.create("restore of "+id, req)
+	}
+}
+
+// groups puts the text into names, IDs and parameters of group snapshots.
+func (h *hostile) groups(text string) {
+	ctx, server, share := h.t.Context(), h.export.Server, strings.Trim(h.export.Share, "/")
+	alive := h.alive.GetVolumeId()
+	for _, req := range []*csi.CreateVolumeGroupSnapshotRequest{
+		{Name: text, SourceVolumeIds: []string{alive}}, {Name: "hostile", SourceVolumeIds: []string{alive, text}},
+		{Name: "hostile", SourceVolumeIds: []string{strings.Join([]string{server, share, text}, "#")}},
+		{Name: "hostile", SourceVolumeIds: []string{alive}, Parameters: map[string]string{text: text}},
+		{Name: "hostile", SourceVolumeIds: []string{alive}, Parameters: map[string]string{"server": server, "share": text}},
+	} {
+		if info, err := os.Lstat(filepath.Join(h.dir, text)); err == nil && info.IsDir() && len(req.GetSourceVolumeIds()) == 1 && req.GetSourceVolumeIds()[0] != alive {
+			continue // a volume of a predecessor
+		}
+		began := time.Now()
+		made, err := h.CreateVolumeGroupSnapshot(ctx, req)
+		h.done(began, fmt.Sprintf("group snapshot %.300v", req), err)
+		if err == nil {
+			_, err = h.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: made.GetGroupSnapshot().GetGroupSnapshotId()})
+			h.done(began, "delete group snapshot "+text, err)
+		}
+	}
+	for _, id := range []string{text, strings.Join([]string{server, share, text, "group"}, "#"), strings.Join([]string{server, share, "group", text}, "#")} {
+		began := time.Now()
+		_, err := h.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id, SnapshotIds: []string{text}})
+		h.done(began, fmt.Sprintf("delete group snapshot %.300q", id), err)
+		_, err = h.GetVolumeGroupSnapshot(ctx, &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: id})
+		h.done(began, fmt.Sprintf("get group snapshot %.300q", id), err)
 	}
 }
 

@@ -92,7 +92,17 @@ func (c call) prepare(ctx context.Context, s *store.Store) error {
 	if err == nil && (c.What == "restore" || c.What == "delete snapshot") {
 		_, err = s.CreateSnapshot(ctx, store.SnapshotRequest{Name: "snap", Source: c.id("source")})
 	}
+	if err == nil && strings.HasSuffix(c.What, "group") {
+		err = c.create(ctx, s, "second", nil)
+	}
+	if err == nil && c.What == "delete group" {
+		_, err = s.CreateGroup(ctx, c.group())
+	}
 	return err
+}
+
+func (c call) group() store.GroupRequest {
+	return groupReq("group", store.Created{ID: c.id("second")}, store.Created{ID: c.id("source")})
 }
 
 func (c call) do(ctx context.Context, s *store.Store) error {
@@ -107,6 +117,11 @@ func (c call) do(ctx context.Context, s *store.Store) error {
 		return err
 	case "delete snapshot":
 		return s.DeleteSnapshot(ctx, snapshot, nil)
+	case "group":
+		_, err := s.CreateGroup(ctx, c.group())
+		return err
+	case "delete group":
+		return s.DeleteGroup(ctx, volume.GroupID{Export: c.Export, Name: "group"}, nil, nil)
 	case "clone":
 		return c.create(ctx, s, "new", &store.Source{Volume: &source})
 	}
@@ -136,6 +151,16 @@ func (c call) after() []string {
 		return append(source, snapshot...)
 	case "delete snapshot":
 		return source
+	case "group":
+		list := slices.Concat(source, volumeOf("second", false))
+		list = append(list, ".nfs-csi/groups/group", ".nfs-csi/groups/group/record.json")
+		for _, member := range []string{"1", "2"} {
+			at := ".nfs-csi/groups/group/" + member
+			list = append(list, at, at+"/record.json", at+"/data")
+		}
+		return append(list, inside(".nfs-csi/groups/group/2/data")...)
+	case "delete group":
+		return append(source, volumeOf("second", false)...)
 	case "clone":
 		return append(source, volumeOf("new", true)...)
 	}
@@ -172,6 +197,7 @@ func dying() {
 func TestKilledAtEveryStep(t *testing.T) {
 	for what, version := range map[string]string{
 		"create": "vers=3", "delete": "vers=4.2", "archive": "vers=3", "snapshot": "vers=4.2", "delete snapshot": "vers=3", "clone": "vers=3", "restore": "vers=3",
+		"group": "vers=4.2", "delete group": "vers=3",
 	} {
 		t.Run(what+" "+version, func(t *testing.T) {
 			e, dir := export(t, clientVersions()[version], "rw,no_root_squash", 0o777)
