@@ -175,6 +175,24 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// What is in the place of a record and is none spoils nothing but this volume.
+func TestReadWhatIsNoFile(t *testing.T) {
+	cat, export := open(t)
+	volumes := filepath.Join(export, volume.MetaDir, volumesDir)
+	for _, dir := range []string{"link", "directory/" + volume.RecordFile} {
+		mkdirAll(t, filepath.Join(volumes, dir))
+	}
+	symlink(t, "../file", filepath.Join(volumes, "link", volume.RecordFile))
+	symlink(t, "link", filepath.Join(volumes, "linked"))
+	must(t, os.WriteFile(filepath.Join(volumes, "file"), nil, 0o600))
+	for _, subDir := range []string{"link", "directory", "linked", "file"} {
+		_, err := cat.Read(subDir)
+		if _, broken := errors.AsType[*BrokenError](err); !broken {
+			t.Errorf("%s: %v", subDir, err)
+		}
+	}
+}
+
 func TestOpenRefusesSymlink(t *testing.T) {
 	export := t.TempDir()
 	if err := os.Mkdir(filepath.Join(export, "tenant"), 0o777); err != nil {

@@ -45,7 +45,11 @@ func (c *Catalog) readBytes(place, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readAt(int(dir.Fd()), name)
+	b, err := readAt(int(dir.Fd()), name)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) {
+		err = &BrokenError{err.Error()} // somebody has put something else there
+	}
+	return b, err
 }
 
 // Create writes the record of a directory that has none, as Draft and Publish do.
