@@ -12,7 +12,7 @@ import (
 
 // allowModeChange on a VolumeSnapshotContent lets its snapshot be restored to the
 // other volume mode.
-const allowModeChange = SnapshotGroup + "/allow-volume-mode-change"
+const allowModeChange = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
 
 // Snapshot is what matters here of a VolumeSnapshot, snapshot.storage.k8s.io/v1.
 type Snapshot struct {
