@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
-
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 var (
@@ -91,31 +89,17 @@ func (d *Driver) Lost() <-chan error { return d.lost }
 
 // CreateVolume calls the driver, for no longer than the configured timeout.
 func (d *Driver) CreateVolume(ctx context.Context, request *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	return call(ctx, d, d.controller.CreateVolume, request)
+	return call(ctx, d, csi.Controller_CreateVolume_FullMethodName, d.controller.CreateVolume, request)
 }
 
 // DeleteVolume calls the driver, for no longer than the configured timeout.
 func (d *Driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	return call(ctx, d, d.controller.DeleteVolume, request)
+	return call(ctx, d, csi.Controller_DeleteVolume_FullMethodName, d.controller.DeleteVolume, request)
 }
 
 // GetCapacity calls the driver, for no longer than the configured timeout.
 func (d *Driver) GetCapacity(ctx context.Context, request *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	return call(ctx, d, d.controller.GetCapacity, request)
-}
-
-func call[Request, Response any](
-	ctx context.Context, d *Driver,
-	method func(context.Context, *Request, ...grpc.CallOption) (*Response, error),
-	request *Request,
-) (*Response, error) {
-	if d.away.Load() {
-		// Without this, calls would wait out their timeout and hold a worker each.
-		return nil, plan.Unreachable(d.config.Address)
-	}
-	ctx, cancel := context.WithTimeout(ctx, d.config.Timeout)
-	defer cancel()
-	return method(ctx, request)
+	return call(ctx, d, csi.Controller_GetCapacity_FullMethodName, d.controller.GetCapacity, request)
 }
 
 // readmit decides whether to reconnect after the connection broke, which it asks

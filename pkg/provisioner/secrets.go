@@ -21,7 +21,7 @@ func (p *Provisioner) readSecret(ctx context.Context, ref *plan.SecretRef, named
 	if ref == nil {
 		return nil, nil
 	}
-	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(quiet(ctx), ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", plan.DescribeSecret(plan.ProvisionerSecret, *ref, namedBy), err)
 	}
