@@ -112,6 +112,7 @@ func (s *session) ShouldProvision(ctx context.Context, claim *corev1.PersistentV
 		return false
 	}
 	if s.config.Node.Share(claim, nil) == plan.ShareOwn {
+		s.reportTaken(claim)
 		return true
 	}
 	if s.contest != nil && claim.Annotations[plan.SelectedNodeAnnotation] == "" && s.migration.Wants(claim, s.config.Driver.Facts().Name) {

@@ -23,6 +23,16 @@ func SharesVolume(a, b *corev1.PersistentVolume) bool {
 		a.Spec.CSI.Driver == b.Spec.CSI.Driver && a.Spec.CSI.VolumeHandle == b.Spec.CSI.VolumeHandle
 }
 
+// Taken tells whether a PersistentVolume of the name of a claim's is another's.
+func Taken(existing *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	owner := existing.Spec.ClaimRef
+	if owner == nil || owner.Namespace != claim.Namespace || owner.Name != claim.Name {
+		return true
+	}
+	// Without a UID it is reserved for whichever claim has the name.
+	return owner.UID != "" && owner.UID != claim.UID
+}
+
 // Abandoned decides what is to become of a volume that a provisioner left in the
 // making, from what there is now: its PersistentVolume and its claim, nil for
 // what does not exist.
