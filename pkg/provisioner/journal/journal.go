@@ -10,6 +10,7 @@ package journal
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -68,15 +69,22 @@ type Journal struct {
 	waiting   []chan error
 	kick      chan struct{}
 	ended     chan struct{}
+	// zip is kept, as it needs more memory than all that goes through it.
+	zip *gzip.Writer
 }
 
 // Open reads the entries that are there.
 func Open(ctx context.Context, config Config) (*Journal, error) {
+	zip, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
 	j := &Journal{
 		config:  config,
 		entries: map[string][]byte{},
 		kick:    make(chan struct{}, 1),
 		ended:   make(chan struct{}, 1),
+		zip:     zip,
 	}
 	j.config.ForbiddenPause = cmp.Or(config.ForbiddenPause, forbiddenPause)
 	if err := j.load(ctx); err != nil {

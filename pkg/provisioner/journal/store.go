@@ -83,7 +83,7 @@ func (j *Journal) suppose(entries map[string][]byte) {
 }
 
 func (j *Journal) put(ctx context.Context, entries map[string][]byte) error {
-	data, err := encode(entries)
+	data, err := j.encode(entries)
 	if err != nil {
 		return err
 	}
@@ -120,20 +120,18 @@ func (j *Journal) pause(ctx context.Context, err error) {
 	time.AfterFunc(j.config.ForbiddenPause, func() { signal(j.ended) })
 }
 
-func encode(entries map[string][]byte) ([]byte, error) {
+// encode is called by one goroutine at a time.
+func (j *Journal) encode(entries map[string][]byte) ([]byte, error) {
 	raw := make(map[string]json.RawMessage, len(entries))
 	for key, data := range entries {
 		raw[key] = data
 	}
 	var out bytes.Buffer
-	zip, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	if err != nil {
+	j.zip.Reset(&out)
+	if err := json.NewEncoder(j.zip).Encode(raw); err != nil {
 		return nil, err
 	}
-	if err := json.NewEncoder(zip).Encode(raw); err != nil {
-		return nil, err
-	}
-	if err := zip.Close(); err != nil {
+	if err := j.zip.Close(); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
