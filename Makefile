@@ -94,7 +94,12 @@ test: ## Run every test and sum them up
 	hack/test-all 'unit lab nfs sanity integration' e2e
 
 .PHONY: test-needs
-test-needs: lab-images
+test-needs: lab-images fake-plugin
+
+# nfsplugin for where there is no NFS: all of it but the mounts.
+.PHONY: fake-plugin
+fake-plugin:
+	$(GO_BUILD) -tags fakemount -o $(BIN)/fake/ ./cmd/nfsplugin
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither root nor the lab
@@ -110,8 +115,9 @@ fuzz: ## Run every fuzz target of the product for FUZZTIME each, from the seeds 
 	hack/fuzz $(FUZZTIME)
 
 .PHONY: test-integration
-test-integration: $(call needs,build) lab-build ## Run csi-provisioner against a real API server, here, without the lab
+test-integration: $(call needs,build fake-plugin) lab-build ## Run csi-provisioner against a real API server, here, without the lab
 	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
+		NFSPLUGIN_FAKE=$(abspath $(BIN))/fake/nfsplugin \
 		go test $(TESTFLAGS) -count=1 ./integration/...
 
 # How long the leader is killed again and again.

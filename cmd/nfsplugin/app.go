@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nfs-csi/nfs-csi/pkg/driver"
-	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/observe"
 	"github.com/nfs-csi/nfs-csi/pkg/rpc"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -65,7 +64,7 @@ func New(ctx context.Context, cfg Config) (*App, error) {
 }
 
 func (a *App) driver(ctx context.Context, metrics prometheus.Registerer) (*driver.Driver, error) {
-	mounter, err := nfsmount.NewKernel(nfsmount.DefaultKernelConfig())
+	mounter, err := newMounter()
 	if err != nil {
 		return nil, err
 	}
