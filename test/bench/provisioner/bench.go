@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	driverName = "bench.example"
+	// The one that deploy/kubernetes allows a journal.
+	driverName = "nfs.csi.internal"
 	namespace  = "nfs-csi"
 	account    = "nfs-csi-controller"
 
@@ -71,7 +72,7 @@ func (b *bench) socket() string { return filepath.Join(b.cluster.Dir, "csi.sock"
 // start runs csi-provisioner with its default flags.
 func (b *bench) start() (*cluster.Process, error) {
 	return cluster.StartProcess(b.cluster.Dir, "csi-provisioner", b.provisioner,
-		"--csi-address="+b.socket(), "--kubeconfig="+b.kubeconfig, "-v=2")
+		"--csi-address="+b.socket(), "--kubeconfig="+b.kubeconfig, "--leader-election-namespace="+namespace, "-v=2")
 }
 
 // stop ends it as a rollout does.

@@ -15,6 +15,8 @@ import (
 const (
 	createWritesTarget = 3
 	deleteWritesTarget = 2
+	// Claims that are made together share the journal's.
+	journalTarget = 0.1
 	// The caches are filled by a few lists, however many claims there are.
 	readsTarget = 0.1
 
@@ -65,6 +67,7 @@ func (b *bench) countRequests(ctx context.Context, watch *volumeWatch, n int) er
 	}
 	made := between.since(before)
 	each("bound/create-writes", made.sum(volumePost)+made.sum(event), n, createWritesTarget)
+	each("bound/create-journal-writes", made.sum(journal), n, journalTarget)
 	each("bound/create-reads", made.sum(claimOrVolumeRead), n, readsTarget)
 	err = inParallel(ctx, n, func(ctx context.Context, i int) error {
 		return b.client.CoreV1().PersistentVolumeClaims(namespace).Delete(ctx, claimName(i), metav1.DeleteOptions{})
@@ -80,7 +83,7 @@ func (b *bench) countRequests(ctx context.Context, watch *volumeWatch, n int) er
 		return err
 	}
 	ended := after.since(between)
-	each("bound/delete-writes", ended.sum(volumeEnd)+ended.sum(event), n, deleteWritesTarget)
+	each("bound/delete-writes", ended.sum(volumeEnd)+ended.sum(event)+ended.sum(journal), n, deleteWritesTarget)
 	// kube-controller-manager reads claims before it gives up on their volumes.
 	each("bound/delete-reads", ended.sum(volumeRead), n, readsTarget)
 	each("bound/delete-not-found", ended.sum(notFound), n, 0)
@@ -108,7 +111,7 @@ func (b *bench) settled(ctx context.Context) (requests, error) {
 	return nil, err
 }
 
-func ours(r request) bool { return volumePost(r) || volumeEnd(r) || event(r) }
+func ours(r request) bool { return volumePost(r) || volumeEnd(r) || event(r) || journal(r) }
 
 func volumePost(r request) bool { return r.resource == "persistentvolumes" && r.verb == "POST" }
 
@@ -118,6 +121,8 @@ func volumeEnd(r request) bool {
 }
 
 func event(r request) bool { return r.resource == "events" && (r.verb == "POST" || r.verb == "PATCH") }
+
+func journal(r request) bool { return r.resource == "configmaps" && !read(r) && r.verb != "WATCH" }
 
 func volumeRead(r request) bool { return r.resource == "persistentvolumes" && read(r) }
 
@@ -130,7 +135,8 @@ func notFound(r request) bool { return volumeEnd(r) && r.code == "404" }
 // show writes every kind to the log, for whoever looks for what costs.
 func (r requests) show(what string) {
 	for kind, n := range r {
-		if kind.resource == "persistentvolumes" || kind.resource == "persistentvolumeclaims" || kind.resource == "events" {
+		switch kind.resource {
+		case "persistentvolumes", "persistentvolumeclaims", "events", "configmaps":
 			fmt.Fprintf(os.Stderr, "bench: %s: %s %s %s: %d\n", what, kind.verb, kind.resource, kind.code, n)
 		}
 	}

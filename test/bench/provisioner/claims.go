@@ -62,6 +62,7 @@ func (b *bench) claimsAtOnce(ctx context.Context, n int) error {
 		return fmt.Errorf("the driver still has %d volumes", volumes)
 	}
 	created.print(fmt.Sprintf("create-%d", n), n, createFloor)
+	each(fmt.Sprintf("create-%d/journal-writes", n), created.requests.sum(journal), n, journalTarget)
 	deleted.print(fmt.Sprintf("delete-%d", n), n, deleteFloor)
 	return nil
 }
@@ -70,6 +71,7 @@ func (b *bench) claimsAtOnce(ctx context.Context, n int) error {
 type used struct {
 	time, cpu time.Duration
 	peak      float64
+	requests  requests // of everybody
 }
 
 // work measures csi-provisioner from its start until done returns.
@@ -79,6 +81,10 @@ func (b *bench) work(ctx context.Context, done func(*volumeWatch) error) (used, 
 		return used{}, err
 	}
 	defer watch.stop()
+	before, err := b.requests(ctx)
+	if err != nil {
+		return used{}, err
+	}
 	began := time.Now()
 	process, err := b.start()
 	if err != nil {
@@ -88,7 +94,11 @@ func (b *bench) work(ctx context.Context, done func(*volumeWatch) error) (used, 
 		return used{}, errors.Join(err, process.Kill(), errors.New(process.Tail()))
 	}
 	u := used{time: time.Since(began)}
-	err = u.readProcess(process)
+	if err := u.readProcess(process); err != nil {
+		return u, errors.Join(err, process.Kill())
+	}
+	after, err := b.requests(ctx)
+	u.requests = after.since(before)
 	return u, errors.Join(err, stop(process))
 }
 
