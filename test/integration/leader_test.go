@@ -37,7 +37,7 @@ func newLeaderWorld(t *testing.T) *world {
 
 func (w *world) deleteLease() {
 	w.Helper()
-	err := w.client.CoordinationV1().Leases(accountNamespace).Delete(context.Background(), leaseName, metav1.DeleteOptions{})
+	err := w.client.CoordinationV1().Leases(w.account.namespace).Delete(context.Background(), leaseName, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.Error(err)
 	}
@@ -45,7 +45,7 @@ func (w *world) deleteLease() {
 
 func (w *world) startReplica() *replica {
 	w.Helper()
-	return w.start("--leader-election", "--leader-election-namespace="+accountNamespace,
+	return w.start("--leader-election", "--leader-election-namespace="+w.account.namespace,
 		"--leader-election-lease-duration="+leaseDuration.String(),
 		"--leader-election-renew-deadline=2s",
 		"--leader-election-retry-period="+retryPeriod.String())
@@ -53,7 +53,7 @@ func (w *world) startReplica() *replica {
 
 // holder is empty when nobody holds the lease.
 func (w *world) holder() (string, error) {
-	lease, err := w.client.CoordinationV1().Leases(accountNamespace).Get(w.Context(), leaseName, metav1.GetOptions{})
+	lease, err := w.client.CoordinationV1().Leases(w.account.namespace).Get(w.Context(), leaseName, metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil {
 		return "", err
 	}
@@ -150,7 +150,7 @@ func TestLostLease(t *testing.T) {
 	w := newLeaderWorld(t)
 	leader := w.startReplica()
 	w.awaitHolder("")
-	leases := w.client.CoordinationV1().Leases(accountNamespace)
+	leases := w.client.CoordinationV1().Leases(w.account.namespace)
 	w.eventually("the lease is taken away", func() error {
 		lease, err := leases.Get(t.Context(), leaseName, metav1.GetOptions{})
 		if err != nil {

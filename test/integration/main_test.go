@@ -1,8 +1,10 @@
 // Package integration tests csi-provisioner as a process against a real API
-// server, with the permissions that deploy/kubernetes gives it and no more, and
-// a scripted CSI driver. It needs neither root nor a kubelet:
+// server, with the permissions that deploy/kubernetes gives it and no more (those of
+// a component only where the feature needs it), and two CSI drivers: a scripted one,
+// and nfsplugin, whose mounts are symlinks to directories here. It needs neither
+// root nor a kubelet:
 //
-//	KUBE_BINARY=$(lab build) CSI_PROVISIONER=bin/csi-provisioner go test ./integration/...
+//	KUBE_BINARY=$(lab build) CSI_PROVISIONER=bin/csi-provisioner NFSPLUGIN_FAKE=bin/fake/nfsplugin go test ./integration/...
 package integration
 
 import (
@@ -18,11 +20,11 @@ import (
 const (
 	kubeBinaryEnv  = "KUBE_BINARY"
 	provisionerEnv = "CSI_PROVISIONER"
+	// pluginEnv is nfsplugin built with -tags fakemount.
+	pluginEnv = "NFSPLUGIN_FAKE"
 	// raceEnv is csi-provisioner with the race detector, for the tests of faults.
 	raceEnv = "CSI_PROVISIONER_RACE"
 
-	// With the optional components.
-	manifestsDir = "../manifests/testdata/optional"
 	startTimeout = time.Minute
 )
 
@@ -47,7 +49,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := 1
-	if err := shared.Apply(ctx, manifestsDir); err != nil {
+	if err := shared.Apply(ctx, deployDir); err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
 	} else {
 		code = m.Run()

@@ -57,23 +57,16 @@ func (w *world) allowJournalOf(zone string) {
 			ResourceNames: []string{w.journal() + "." + w.node(zone)},
 		}},
 	}
-	if _, err := w.client.RbacV1().Roles(accountNamespace).Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.RbacV1().Roles(w.account.namespace).Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: role.ObjectMeta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: accountNamespace, Name: accountName}},
-	}
-	if _, err := w.client.RbacV1().RoleBindings(accountNamespace).Create(w.Context(), binding, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	w.bind(w.account.namespace, "Role", role.Name)
 }
 
 // startOn runs csi-provisioner for the node with the driver.
 func (w *world) startOn(n *onNode, args ...string) *replica {
 	w.Helper()
-	environment := []string{"NODE_NAME=" + w.node(n.zone), "NAMESPACE=" + accountNamespace, os.Getenv(provisionerEnv)}
+	environment := []string{"NODE_NAME=" + w.node(n.zone), "NAMESPACE=" + w.account.namespace, os.Getenv(provisionerEnv)}
 	return w.run("/usr/bin/env", append(environment, w.args(append(args, "--csi-address="+n.socket,
 		"--node-deployment", "--node-deployment-base-delay=200ms", "--node-deployment-max-delay=1s"))...)...)
 }
@@ -90,7 +83,7 @@ func (w *world) createImmediateClass() string {
 // Volumes of claims with a node are made there, those of claims without one on any
 // node but once, and all of them are deleted where they are.
 func TestNodeDeployment(t *testing.T) {
-	w := newZonedWorld(t, "a", "b")
+	w := newZonedWorld(t, []string{"topology", "capacity"}, "a", "b")
 	now := w.createImmediateClass()
 	nodes := []*onNode{w.startDriverOn("a"), w.startDriverOn("b")}
 	for _, n := range nodes {
@@ -141,7 +134,7 @@ func TestNodeDeployment(t *testing.T) {
 // A node's process dies with a volume in the making. The claim goes to the other
 // node, and what is left on the first is deleted there when it comes back.
 func TestNodeDeploymentCrash(t *testing.T) {
-	w := newZonedWorld(t, "a", "b")
+	w := newZonedWorld(t, []string{"topology"}, "a", "b")
 	a, b := w.startDriverOn("a"), w.startDriverOn("b")
 	making := make(chan struct{}, 1)
 	a.OnCreate(func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,7 +38,7 @@ func (w *world) args(more []string) []string {
 		"--csi-address=" + w.socket(),
 		"--kubeconfig=" + w.kubeconfig,
 		"--retry-interval-start=50ms",
-		"--leader-election-namespace=" + accountNamespace,
+		"--leader-election-namespace=" + w.account.namespace,
 		"-v=5",
 	}, more...)
 }
@@ -104,6 +106,30 @@ func (w *world) awaitMetrics(r *replica, wanted ...string) {
 			return err
 		})
 	}
+}
+
+// awaitTries waits until that many tries to make volumes of the world have failed.
+func (w *world) awaitTries(r *replica, failed int) {
+	w.Helper()
+	counter := regexp.MustCompile(`(?m)^controller_persistentvolumeclaim_provision_failed_total\{class="` + w.name + `",.*\} (\d+)$`)
+	w.eventually(fmt.Sprintf("%d tries have failed", failed), func() error {
+		metrics, err := r.get(w.Context(), "/metrics")
+		if err != nil {
+			return err
+		}
+		total := 0
+		for _, match := range counter.FindAllStringSubmatch(metrics, -1) {
+			count, err := strconv.Atoi(match[1])
+			if err != nil {
+				return err
+			}
+			total += count
+		}
+		if total < failed {
+			return fmt.Errorf("%d have", total)
+		}
+		return nil
+	})
 }
 
 // wait returns how a process ended.

@@ -43,8 +43,16 @@ func (w *world) giveCapabilities() {
 
 // slow makes CreateVolume wait: entered tells that it has begun, open lets it go on.
 func (w *world) slow() (entered chan *csi.CreateVolumeRequest, open func()) {
+	return w.slowOnly("")
+}
+
+// slowOnly is slow for one claim, or for all; with --extra-create-metadata.
+func (w *world) slowOnly(claim string) (entered chan *csi.CreateVolumeRequest, open func()) {
 	entered, opened := make(chan *csi.CreateVolumeRequest, 100), make(chan struct{})
 	w.driver.OnCreate(func(ctx context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if claim != "" && request.GetParameters()["csi.storage.k8s.io/pvc/name"] != claim {
+			return next()
+		}
 		entered <- request
 		select {
 		case <-opened:
@@ -241,14 +249,17 @@ func TestAttributesClass(t *testing.T) {
 func TestExpandedParameters(t *testing.T) {
 	w := newWorld(t, func(class *storagev1.StorageClass) {
 		class.Parameters["csi.storage.k8s.io/expand-parameters"] = "true"
-		class.Parameters["subDir"] = "${pvc.namespace}/${pvc.labels['app']}"
+		class.Parameters["subDir"] = "${pvc.namespace}/${pvc.labels['app']}/${pvc.annotations['tier']}-${pvc.name}-${pv.name}"
 	})
 	w.start()
 	w.createClaim("unlabelled")
 	w.awaitEvent("unlabelled", "ProvisioningFailed", `the claim has no label "app"`)
-	w.createClaim("data", func(claim *corev1.PersistentVolumeClaim) { claim.Labels = map[string]string{"app": "web"} })
-	w.awaitBound("data")
-	if got, want := w.driver.Creates()[0].GetParameters()["subDir"], w.name+"/web"; got != want {
+	web := func(claim *corev1.PersistentVolumeClaim) { claim.Labels = map[string]string{"app": "web"} }
+	w.createClaim("upwards", web, annotated("tier", "../other"))
+	w.awaitEvent("upwards", "ProvisioningFailed", `${pvc.annotations['tier']} is "../other", which must have no slash`)
+	w.createClaim("data", web, annotated("tier", "gold"))
+	volume := w.awaitBound("data")
+	if got, want := w.driver.Creates()[0].GetParameters()["subDir"], w.name+"/web/gold-data-"+volume.Name; got != want {
 		t.Errorf("the driver got %q, want %q", got, want)
 	}
 }

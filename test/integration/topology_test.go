@@ -11,6 +11,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +21,9 @@ const selectedNode = "volume.kubernetes.io/selected-node"
 
 // newZonedWorld has a node in each zone, with the driver on it, and a class whose
 // claims wait for their pod.
-func newZonedWorld(t *testing.T, zones ...string) *world {
+func newZonedWorld(t *testing.T, components []string, zones ...string) *world {
 	t.Helper()
-	w := newWorld(t, func(class *storagev1.StorageClass) {
+	w := newWorldWith(t, components, func(class *storagev1.StorageClass) {
 		class.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
 	})
 	w.driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
@@ -70,7 +71,7 @@ func (w *world) schedule(claim, node string) {
 // A zone without room sends the claim back to the scheduler, whose second choice
 // is where the volume comes to be and where it can be reached from.
 func TestTopology(t *testing.T) {
-	w := newZonedWorld(t, "a", "b")
+	w := newZonedWorld(t, []string{"topology"}, "a", "b")
 	key := w.name + "/zone"
 	w.driver.OnCreate(func(_ context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
 		requisite := request.GetAccessibilityRequirements().GetRequisite()
@@ -105,8 +106,42 @@ func TestTopology(t *testing.T) {
 	w.awaitVolumeGone(volume.Name)
 }
 
+// Claims that do not wait for a pod can be placed anywhere, or where the driver
+// likes.
+func TestImmediateTopology(t *testing.T) {
+	for name, test := range map[string]struct {
+		flag    string
+		allowed []corev1.TopologySelectorTerm
+		want    []string
+	}{
+		"anywhere": {flag: "--immediate-topology=true", want: []string{"a", "b"}},
+		"free":     {flag: "--immediate-topology=false"},
+		"allowed": {flag: "--immediate-topology=false", want: []string{"b"}, allowed: []corev1.TopologySelectorTerm{{
+			MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "immediate-topology-allowed/zone", Values: []string{"b"}}},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newZonedWorld(t, []string{"topology"}, "a", "b")
+			w.createClass(w.name+"-now", func(class *storagev1.StorageClass) {
+				class.AllowedTopologies = test.allowed
+			})
+			w.start(test.flag)
+			w.createClaim("data", ofClass(w.name+"-now"))
+			volume := w.awaitBound("data")
+			var asked []string
+			for _, topology := range w.asked(volume.Name).GetAccessibilityRequirements().GetRequisite() {
+				asked = append(asked, topology.GetSegments()[w.name+"/zone"])
+			}
+			slices.Sort(asked)
+			if !slices.Equal(asked, test.want) {
+				t.Errorf("the driver was asked for %v, want %v", asked, test.want)
+			}
+		})
+	}
+}
+
 func TestAttachedVolume(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldWith(t, []string{"attach"})
 	w.driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
 	first := w.start()
 	w.createClaim("data")
@@ -149,12 +184,17 @@ func TestAttachedVolume(t *testing.T) {
 }
 
 func TestCapacity(t *testing.T) {
-	w := newZonedWorld(t, "a", "b")
+	w := newZonedWorld(t, []string{"topology", "capacity"}, "a", "b")
 	w.driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_GET_CAPACITY)
 	w.driver.SetCapacity(5 << 30)
-	r := w.startIn(accountNamespace, "--enable-capacity", "--capacity-ownerref-level=-1", "--capacity-poll-interval=200ms",
+	deployment, pod := w.createPod()
+	r := w.startIn(pod, "--enable-capacity", "--capacity-ownerref-level=2", "--capacity-poll-interval=200ms",
 		"--kube-api-capacity-qps=50", "--kube-api-capacity-burst=50")
-	w.awaitCapacity(map[string]string{"a": "5Gi", "b": "5Gi"})
+	for _, published := range w.awaitCapacity(map[string]string{"a": "5Gi", "b": "5Gi"}) {
+		if owner := published.OwnerReferences; len(owner) != 1 || owner[0].Kind != "Deployment" || owner[0].UID != deployment.UID {
+			t.Errorf("the owner of %s is %v", published.Name, owner)
+		}
+	}
 	w.awaitMetrics(r, "csistoragecapacities_desired_goal 2", "csistoragecapacities_desired_current 2", "csistoragecapacities_obsolete 0")
 	w.driver.SetCapacity(1 << 30)
 	w.createNode("c")
@@ -169,23 +209,52 @@ func TestCapacity(t *testing.T) {
 	w.awaitCapacity(map[string]string{})
 }
 
-// startIn is start in a pod of the namespace.
-func (w *world) startIn(namespace string, args ...string) *replica {
+// createPod makes what kube-controller-manager makes of the Deployment.
+func (w *world) createPod() (*appsv1.Deployment, *corev1.Pod) {
 	w.Helper()
-	return w.run("/usr/bin/env", append([]string{"NAMESPACE=" + namespace, os.Getenv(provisionerEnv)}, w.args(args)...)...)
+	apps := w.client.AppsV1()
+	deployment, err := apps.Deployments(w.account.namespace).Get(w.Context(), controllerAccount+w.account.suffix, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	owned := func(owner metav1.Object, kind string) metav1.ObjectMeta {
+		controller := *metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind(kind))
+		return metav1.ObjectMeta{Name: w.name, OwnerReferences: []metav1.OwnerReference{controller}}
+	}
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: owned(deployment, "Deployment"),
+		Spec:       appsv1.ReplicaSetSpec{Selector: deployment.Spec.Selector, Template: deployment.Spec.Template},
+	}
+	if set, err = apps.ReplicaSets(w.account.namespace).Create(w.Context(), set, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: owned(set, "ReplicaSet"), Spec: deployment.Spec.Template.Spec}
+	if pod, err = w.client.CoreV1().Pods(w.account.namespace).Create(w.Context(), pod, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	return deployment, pod
 }
 
-func (w *world) awaitCapacity(want map[string]string) {
+// startIn is start in a pod.
+func (w *world) startIn(pod *corev1.Pod, args ...string) *replica {
+	w.Helper()
+	environment := []string{"NAMESPACE=" + pod.Namespace, "POD_NAME=" + pod.Name, os.Getenv(provisionerEnv)}
+	return w.run("/usr/bin/env", append(environment, w.args(args)...)...)
+}
+
+func (w *world) awaitCapacity(want map[string]string) (published []storagev1.CSIStorageCapacity) {
 	w.Helper()
 	w.eventually(fmt.Sprintf("published are %v", want), func() error {
-		list, err := w.client.StorageV1().CSIStorageCapacities(accountNamespace).List(w.Context(), metav1.ListOptions{})
+		list, err := w.client.StorageV1().CSIStorageCapacities(w.account.namespace).List(w.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		got := map[string]string{}
+		published = nil
 		for _, object := range list.Items {
 			if object.StorageClassName == w.name {
 				got[object.NodeTopology.MatchLabels[w.name+"/zone"]] = object.Capacity.String()
+				published = append(published, object)
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -193,4 +262,5 @@ func (w *world) awaitCapacity(want map[string]string) {
 		}
 		return nil
 	})
+	return published
 }

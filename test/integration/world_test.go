@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,12 +19,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
 )
 
-const (
-	accountNamespace = "nfs-csi"
-	accountName      = "nfs-csi-controller"
-
-	patience = 30 * time.Second
-)
+const patience = 30 * time.Second
 
 // world is one driver with its StorageClass and namespace.
 type world struct {
@@ -36,6 +30,7 @@ type world struct {
 	client     kubernetes.Interface
 	driver     *drivertest.Driver
 	dir        string
+	account    account
 	kubeconfig string
 }
 
@@ -43,9 +38,16 @@ type world struct {
 // they run at the same time.
 func newWorld(t *testing.T, change ...func(*storagev1.StorageClass)) *world {
 	t.Helper()
+	return newWorldWith(t, nil, change...)
+}
+
+// newWorldWith has what components of deploy/kubernetes allow, too.
+func newWorldWith(t *testing.T, components []string, change ...func(*storagev1.StorageClass)) *world {
+	t.Helper()
 	w := build(t)
 	w.driverName = w.name
 	t.Parallel()
+	w.account = w.allowedBy(components...)
 	w.setUp(change...)
 	return w
 }
@@ -56,11 +58,13 @@ func build(t *testing.T) *world {
 		t.Skipf("needs %s and %s", kubeBinaryEnv, provisionerEnv)
 	}
 	name := regexp.MustCompile("[A-Z]").ReplaceAllString(strings.TrimPrefix(t.Name(), "Test"), "-$0")
+	name = strings.ReplaceAll(name, "/", "-")
 	return &world{
-		T:      t,
-		name:   strings.Trim(strings.ToLower(name), "-"),
-		client: shared.Admin,
-		dir:    t.TempDir(),
+		T:       t,
+		name:    strings.Trim(strings.ToLower(name), "-"),
+		client:  shared.Admin,
+		dir:     t.TempDir(),
+		account: account{namespace: baseNamespace, name: controllerAccount},
 	}
 }
 
@@ -71,57 +75,28 @@ func (w *world) setUp(change ...func(*storagev1.StorageClass)) {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { _ = w.driver.Stop() })
-	w.createClass(change...)
+	w.prepare(change...)
+}
+
+// prepare makes all of the world but its driver.
+func (w *world) prepare(change ...func(*storagev1.StorageClass)) {
+	w.Helper()
+	w.createClass(w.name, change...)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
 	if _, err := w.client.CoreV1().Namespaces().Create(w.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 	w.allowJournal()
 	var err error
-	if w.kubeconfig, err = shared.ServiceAccountKubeconfig(w.Context(), accountNamespace, accountName); err != nil {
+	if w.kubeconfig, err = shared.ServiceAccountKubeconfig(w.Context(), w.account.namespace, w.account.name); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// allowJournal permits for this driver what deploy/kubernetes permits for its own.
-func (w *world) allowJournal() {
-	w.Helper()
-	if w.driverName == leaderDriver {
-		return
-	}
-	roles := w.client.RbacV1().Roles(accountNamespace)
-	role, err := roles.Get(w.Context(), "nfs-csi-journal", metav1.GetOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	role.ObjectMeta = metav1.ObjectMeta{Name: "journal-" + w.name}
-	for i := range role.Rules {
-		if role.Rules[i].ResourceNames != nil {
-			role.Rules[i].ResourceNames = []string{w.journal()}
-		}
-	}
-	if _, err := roles.Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: role.ObjectMeta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: accountNamespace, Name: accountName}},
-	}
-	if _, err := w.client.RbacV1().RoleBindings(accountNamespace).Create(w.Context(), binding, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
-}
-
-// journal is the name of the driver's ConfigMap.
-func (w *world) journal() string {
-	return "csi-provisioner-" + strings.ReplaceAll(w.driverName, ".", "-")
-}
-
-func (w *world) createClass(change ...func(*storagev1.StorageClass)) {
+func (w *world) createClass(name string, change ...func(*storagev1.StorageClass)) {
 	w.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta:   metav1.ObjectMeta{Name: w.name},
+		ObjectMeta:   metav1.ObjectMeta{Name: name},
 		Provisioner:  w.driverName,
 		Parameters:   map[string]string{"server": "a"},
 		MountOptions: []string{"hard"},
@@ -254,4 +229,20 @@ func (w *world) awaitEvent(claim, reason, text string) corev1.Event {
 		return fmt.Errorf("there are %q", messages)
 	})
 	return found
+}
+
+// messages are of the events about a claim, each once.
+func (w *world) messages(claim, reason string) []string {
+	w.Helper()
+	list, err := w.client.CoreV1().Events(w.name).List(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var messages []string
+	for _, event := range list.Items {
+		if event.InvolvedObject.Name == claim && event.Reason == reason {
+			messages = append(messages, event.Message)
+		}
+	}
+	return messages
 }
