@@ -1,22 +1,19 @@
 package provisioner
 
 import (
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mostShared bounds what a trimmer remembers; in a cluster there are few sizes.
-const mostShared = 1000
-
 // trimmer makes objects small before they enter a cache.
 type trimmer struct {
-	mu       sync.Mutex
-	requests map[string]corev1.ResourceList
+	sizes *shared[corev1.ResourceList]
+	texts *shared[map[string]string]
 }
 
-func newTrimmer() *trimmer { return &trimmer{requests: map[string]corev1.ResourceList{}} }
+func newTrimmer() *trimmer {
+	return &trimmer{sizes: newShared[corev1.ResourceList](), texts: newShared[map[string]string]()}
+}
 
 // trim drops what nothing here reads before an object enters a cache: of most
 // objects, managed fields are the larger half. More must stay of claims, since
@@ -25,11 +22,13 @@ func (t *trimmer) trim(obj any) (any, error) {
 	// Tombstones are no objects.
 	if object, ok := obj.(metav1.Object); ok {
 		object.SetManagedFields(nil)
+		object.SetAnnotations(t.text(object.GetAnnotations()))
+		object.SetLabels(t.text(object.GetLabels()))
 	}
 	switch object := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
-		object.Spec.Resources.Requests = t.shared(object.Spec.Resources.Requests)
-		object.Status.Capacity = t.shared(object.Status.Capacity)
+		object.Spec.Resources.Requests = t.size(object.Spec.Resources.Requests)
+		object.Status.Capacity = t.size(object.Status.Capacity)
 	case *corev1.PersistentVolume:
 		trimVolume(object)
 	case *corev1.Node:
@@ -38,23 +37,20 @@ func (t *trimmer) trim(obj any) (any, error) {
 	return obj, nil
 }
 
-// shared is the same list for all claims of one size: nothing modifies an object in
-// a cache, and a map of its own makes up a third of a claim.
-func (t *trimmer) shared(list corev1.ResourceList) corev1.ResourceList {
+func (t *trimmer) size(list corev1.ResourceList) corev1.ResourceList {
 	size, ok := list[corev1.ResourceStorage]
 	if !ok || len(list) > 1 {
 		return list
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key := size.String()
-	if known, ok := t.requests[key]; ok {
-		return known
+	return t.sizes.of(size.String(), list)
+}
+
+func (t *trimmer) text(values map[string]string) map[string]string {
+	key, ok := mapKey(values)
+	if !ok || len(values) == 0 {
+		return values
 	}
-	if len(t.requests) < mostShared {
-		t.requests[key] = list
-	}
-	return list
+	return t.texts.of(key, values)
 }
 
 // trimVolume keeps what tells whose a volume is and what its deletion needs.
