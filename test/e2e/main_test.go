@@ -24,8 +24,8 @@ const (
 	controllerName  = "nfs-csi-controller"
 	nodeName        = "nfs-csi-node"
 	// The driver with the sidecars of Kubernetes CSI: deploy/kubernetes and its
-	// components for snapshots, expansion and inline volumes.
-	manifestsDir = "../manifests/testdata/sidecars"
+	// components for snapshots, expansion, inline volumes and capacity.
+	manifestsDir = "testdata/driver"
 	// The cluster's part of snapshots, next to the CRDs at $SNAPSHOT_CRDS.
 	snapshotController = "testdata/snapshot-controller.yaml"
 

@@ -26,20 +26,24 @@ func (e *env) createClass(changes map[string]string) string {
 	return e.createClassOf(driverName, changes)
 }
 
-func (e *env) createClassOf(driver string, changes map[string]string) string {
+func (e *env) createClassOf(driver string, changes map[string]string, more ...func(*storagev1.StorageClass)) string {
 	e.t.Helper()
 	parameters := map[string]string{"server": e.server, "share": e.export}
 	for key, value := range changes {
 		parameters[key] = value
 	}
 	expandable := true
-	class, err := e.client.StorageV1().StorageClasses().Create(e.t.Context(), &storagev1.StorageClass{
+	class := &storagev1.StorageClass{
 		ObjectMeta:           metav1.ObjectMeta{GenerateName: e.namespace + "-"},
 		Provisioner:          driver,
 		Parameters:           parameters,
 		MountOptions:         []string{nfs42},
 		AllowVolumeExpansion: &expandable,
-	}, metav1.CreateOptions{})
+	}
+	for _, change := range more {
+		change(class)
+	}
+	class, err := e.client.StorageV1().StorageClasses().Create(e.t.Context(), class, metav1.CreateOptions{})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -61,6 +65,11 @@ func (e *env) createClaim(class string) *corev1.PersistentVolumeClaim {
 // createClaimFrom makes a claim for a volume with the content of another, or of none.
 func (e *env) createClaimFrom(class string, source *corev1.TypedLocalObjectReference) *corev1.PersistentVolumeClaim {
 	e.t.Helper()
+	return e.createClaimOf(class, resource.MustParse(claimSize), source)
+}
+
+func (e *env) createClaimOf(class string, size resource.Quantity, source *corev1.TypedLocalObjectReference) *corev1.PersistentVolumeClaim {
+	e.t.Helper()
 	claim, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Create(e.t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "claim-"},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -68,7 +77,7 @@ func (e *env) createClaimFrom(class string, source *corev1.TypedLocalObjectRefer
 			DataSource:       source,
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(claimSize)},
+				Requests: corev1.ResourceList{corev1.ResourceStorage: size},
 			},
 		},
 	}, metav1.CreateOptions{})
