@@ -41,6 +41,9 @@ func newEnvOn(t *testing.T, export string) *env {
 	if os.Getenv("LAB") != "cluster" {
 		t.Skip("needs the lab's cluster: make test-e2e")
 	}
+	if err := use(t.Context(), manifestsDir, driverName); err != nil {
+		t.Fatal(err)
+	}
 	client, err := newClient()
 	if err != nil {
 		t.Fatal(err)

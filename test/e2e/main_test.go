@@ -37,27 +37,47 @@ func TestMain(m *testing.M) {
 		// newEnv skips every test.
 		os.Exit(m.Run())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
-	err := installAll(ctx)
-	cancel()
-	if err != nil {
+	if err := prepare(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: install:", err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-func installAll(ctx context.Context) error {
+// installed is the directory of what the cluster has of the driver. Tests run one
+// after the other.
+var installed string
+
+// prepare installs the driver and what is beside it for all tests.
+func prepare(ctx context.Context) error {
 	if err := kubectl(ctx, "apply", "-k", os.Getenv("SNAPSHOT_CRDS")); err != nil {
 		return err
 	}
 	if err := kubectl(ctx, "apply", "-f", snapshotController); err != nil {
 		return err
 	}
-	if err := allowInline(ctx); err != nil {
-		return err
+	return use(ctx, manifestsDir, driverName)
+}
+
+// use has the driver installed from dir and from nowhere else.
+func use(ctx context.Context, dir, driver string) error {
+	if installed == dir {
+		return nil
 	}
-	return install(ctx, manifestsDir, driverName)
+	ctx, cancel := context.WithTimeout(ctx, installTimeout)
+	defer cancel()
+	if installed != "" {
+		if err := kubectl(ctx, "delete", "-k", installed); err != nil {
+			return err
+		}
+	}
+	installed = dir
+	if dir == manifestsDir {
+		if err := allowInline(ctx); err != nil {
+			return err
+		}
+	}
+	return install(ctx, dir, driver)
 }
 
 // allowInline says which servers inline volumes may be on, as docs/node.md does.

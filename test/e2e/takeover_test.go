@@ -21,21 +21,9 @@ const (
 // driver serves a volume that csi-driver-nfs made, and its class.
 func TestTakeover(t *testing.T) {
 	e := newEnv(t)
-	e.reinstall(manifestsDir, takeoverDir, predecessor)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), installTimeout)
-		defer cancel()
-		if err := kubectl(ctx, "delete", "-k", takeoverDir); err != nil {
-			t.Error(err)
-		}
-		// Whoever is next waits for the driver.
-		if err := allowInline(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := kubectl(ctx, "apply", "-k", manifestsDir); err != nil {
-			t.Error(err)
-		}
-	})
+	if err := use(t.Context(), takeoverDir, predecessor); err != nil {
+		t.Fatal(err)
+	}
 	class := e.createClassOf(predecessor, nil)
 	claim := e.createClaim(class)
 	made := e.waitBound(claim)
@@ -51,19 +39,6 @@ func TestTakeover(t *testing.T) {
 	e.expectOnExport(made.Name)
 	e.deleteClaim(claim)
 	e.expectOnExport()
-}
-
-// reinstall takes the driver away and installs it from another directory.
-func (e *env) reinstall(from, to, driver string) {
-	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), installTimeout)
-	defer cancel()
-	if err := kubectl(ctx, "delete", "-k", from); err != nil {
-		e.t.Fatal(err)
-	}
-	if err := install(ctx, to, driver); err != nil {
-		e.t.Fatal(err)
-	}
 }
 
 // legacyClaim makes what csi-driver-nfs and external-provisioner leave behind: a
