@@ -88,7 +88,7 @@ $(LAB_ENV): | lab
 
 .PHONY: lab-build
 lab-build: $(call needs,lab lab-deps) ## Build and cache the lab's Kubernetes (some minutes, once)
-	nice $(LAB) build
+	$(LAB) build
 
 ##@ Test
 
@@ -97,7 +97,7 @@ test: ## Run every test and sum them up
 	hack/test-all 'unit lab nfs sanity integration' e2e
 
 .PHONY: test-needs
-test-needs: lab-images fake-plugin
+test-needs: lab-images fake-plugin lab-build sidecar-images
 
 # nfsplugin for where there is no NFS: all of it but the mounts.
 .PHONY: fake-plugin
