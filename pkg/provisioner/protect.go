@@ -34,9 +34,13 @@ type protection struct {
 	sources sources
 	claims  cache.Indexer
 	queue   workqueue.TypedRateLimitingInterface[plan.Origin]
-	// shared is set where other processes protect origins too, whose holds are not
-	// known here: then only a sweep finds what they left.
+	// shared is set where other processes of the same driver protect origins too,
+	// whose holds are not known here: then only a sweep finds what they left.
 	shared bool
+	// foreign tells whether an origin is another driver's, whose process protects it.
+	foreign func(context.Context, plan.Origin) (bool, error)
+	// wants tells whether a claim is for this driver.
+	wants func(*corev1.PersistentVolumeClaim) bool
 
 	mu   sync.Mutex
 	held map[plan.Origin]*hold
@@ -47,6 +51,7 @@ type protection struct {
 type hold struct {
 	mu        sync.Mutex
 	names     map[string]bool
+	own       bool // a volume has needed it
 	forgotten bool // no longer in the map
 }
 
@@ -105,7 +110,7 @@ func (p *protection) claim(origin *plan.Origin, volume string) {
 	}
 	h := p.lock(*origin)
 	defer h.mu.Unlock()
-	h.names[volume] = true
+	h.use(volume)
 }
 
 // hold protects the origin of a volume, nil for none.
@@ -115,11 +120,15 @@ func (p *protection) hold(ctx context.Context, origin *plan.Origin, volume strin
 	}
 	h := p.lock(*origin)
 	defer h.mu.Unlock()
-	h.names[volume] = true
+	h.use(volume)
 	if err := p.setFinalizer(ctx, *origin, true); err != nil {
 		return fmt.Errorf("%w: keep %s from being deleted meanwhile: %w", plan.ErrSource, origin, err)
 	}
 	return nil
+}
+
+func (h *hold) use(volume string) {
+	h.names[volume], h.own = true, true
 }
 
 // release gives up the origin of a volume. The finalizer goes when nobody else
@@ -147,8 +156,17 @@ func (p *protection) check(ctx context.Context, origin plan.Origin) error {
 	if needed, err := p.needed(h, origin); needed || err != nil {
 		return err
 	}
-	if err := p.setFinalizer(ctx, origin, false); err != nil {
-		return fmt.Errorf("remove finalizer %s of %s: %w", finalizerOf(origin), origin, err)
+	foreign := false
+	if !h.own {
+		var err error
+		if foreign, err = p.foreign(ctx, origin); err != nil {
+			return fmt.Errorf("find out whose finalizer %s of %s is: %w", finalizerOf(origin), origin, err)
+		}
+	}
+	if !foreign {
+		if err := p.setFinalizer(ctx, origin, false); err != nil {
+			return fmt.Errorf("remove finalizer %s of %s: %w", finalizerOf(origin), origin, err)
+		}
 	}
 	h.forgotten = true
 	p.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -158,6 +159,46 @@ func TestManyRestoresOfOneSnapshot(t *testing.T) {
 		w.touchClaim(claim, "bound")
 	}
 	eventually(t, "the protection is taken back", func() bool { return !w.protected("monday") })
+}
+
+// Another driver's provisioner may still be at work on what no claim wants any
+// longer.
+func TestProtectionOfAnotherDriverIsLeftAlone(t *testing.T) {
+	w := newSourceWorld(t)
+	w.addSnapshot("orphan", snapshotFinalizer)
+	w.addSnapshot("foreign", snapshotFinalizer)
+	patch := []byte(`{"spec":{"driver":"other.example"}}`)
+	if _, err := w.dynamic.Resource(contentResource()).Patch(t.Context(), "foreign", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for claim, driver := range map[string]string{"orphan-source": driverName, "foreign-source": "other.example"} {
+		volume := releasedVolume("volume-of-"+claim, func(volume *corev1.PersistentVolume) {
+			volume.Spec.CSI.Driver, volume.Status.Phase = driver, corev1.VolumeBound
+		})
+		if _, err := w.client.CoreV1().PersistentVolumes().Create(t.Context(), volume, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.createClaim(testClaim(claim, func(claim *corev1.PersistentVolumeClaim) {
+			claim.Spec.VolumeName, claim.Finalizers = volume.Name, []string{cloningFinalizer}
+		}))
+	}
+	w.run()
+	restore := restored("data", "foreign")
+	restore.Annotations = map[string]string{"volume.kubernetes.io/storage-provisioner": "other.example"}
+	w.createClaim(restore)
+	w.deleteClaim("data")
+	cloned := func(name string) bool {
+		claim, err := w.client.CoreV1().PersistentVolumeClaims("team-a").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Contains(claim.Finalizers, cloningFinalizer)
+	}
+	eventually(t, "what this driver's left behind is let go", func() bool { return !w.protected("orphan") && !cloned("orphan-source") })
+	w.sweeps(3)
+	if !w.protected("foreign") || !cloned("foreign-source") {
+		t.Errorf("another driver's are protected: snapshot %t, claim %t", w.protected("foreign"), cloned("foreign-source"))
+	}
 }
 
 // sweeps waits until the sweep has listed this many times more.

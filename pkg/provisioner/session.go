@@ -78,6 +78,7 @@ func newSession(p *Provisioner) (*session, error) {
 	looked := &again{SharedIndexInformer: claims}
 	s.protection = newProtection(s.client, s.sources, claims.GetIndexer(), backOff[plan.Origin](s.config))
 	s.protection.shared = s.config.Node != nil
+	s.protection.foreign, s.protection.wants = s.foreign, s.wants
 	if s.config.Node != nil && s.config.Node.Immediate {
 		s.contest = newContest(s.Provisioner)
 	}
@@ -115,7 +116,7 @@ func (s *session) ShouldProvision(ctx context.Context, claim *corev1.PersistentV
 		s.reportTaken(claim)
 		return true
 	}
-	if s.contest != nil && claim.Annotations[plan.SelectedNodeAnnotation] == "" && s.migration.Wants(claim, s.config.Driver.Facts().Name) {
+	if s.contest != nil && claim.Annotations[plan.SelectedNodeAnnotation] == "" && s.wants(claim) {
 		s.contest.enter(cache.MetaObjectToName(claim).String())
 	}
 	return false

@@ -115,7 +115,7 @@ func (p *protection) handler() cache.ResourceEventHandler {
 		if !ok {
 			return
 		}
-		if origin, _ := plan.ClaimOriginOf(claim); origin != nil {
+		if origin, _ := plan.ClaimOriginOf(claim); origin != nil && p.wants(claim) {
 			p.queue.Add(*origin)
 		}
 		if claim.DeletionTimestamp != nil {

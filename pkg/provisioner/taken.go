@@ -11,7 +11,7 @@ import (
 // reportTaken tells a claim that the name of its volume is another's. The library
 // takes every PersistentVolume of that name for the claim's own, and says nothing.
 func (s *session) reportTaken(claim *corev1.PersistentVolumeClaim) {
-	if !s.migration.Wants(claim, s.config.Driver.Facts().Name) {
+	if !s.wants(claim) {
 		return
 	}
 	volume, err := s.volumes.Get(s.config.Naming.Name(claim.UID))
