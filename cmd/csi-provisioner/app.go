@@ -91,12 +91,7 @@ func (a *App) Run(ctx context.Context) error {
 
 func (a *App) provision(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	driver, err := provisioner.ConnectDriver(ctx, provisioner.DriverConfig{
-		Address: a.config.CSIAddress,
-		Timeout: a.config.Timeout,
-		OwnNode: a.config.Node.Enabled,
-		Metrics: a.telemetry.calls,
-	})
+	driver, err := a.connect(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil // asked to stop while waiting
 	}
@@ -105,7 +100,6 @@ func (a *App) provision(ctx context.Context) error {
 	}
 	defer func() { _ = driver.Close() }()
 	name := driver.Facts().Name
-	a.telemetry.calls.SetDriverName(name)
 	logger.Info("CSI driver is ready", "driver", name, "address", a.config.CSIAddress)
 
 	p, err := a.provisioner(driver)
@@ -121,6 +115,30 @@ func (a *App) provision(ctx context.Context) error {
 		return a.election.run(ctx, leaseName(name), work)
 	}
 	return work(context.WithoutCancel(ctx))
+}
+
+// connect waits for the driver. Its metrics depend on its name, as those of the
+// external-provisioner do: only a driver that has taken over the volumes of an
+// in-tree plugin has the label for them.
+func (a *App) connect(ctx context.Context) (*provisioner.Driver, error) {
+	config := provisioner.DriverConfig{
+		Address: a.config.CSIAddress,
+		Timeout: a.config.Timeout,
+		OwnNode: a.config.Node.Enabled,
+		Metrics: a.telemetry.calls,
+	}
+	driver, err := provisioner.ConnectDriver(ctx, config)
+	if err == nil && plan.NewMigration(driver.Facts().Name) != nil {
+		config.Metrics = a.telemetry.migratedCalls
+		config.Metrics.SetDriverName(driver.Facts().Name)
+		_ = driver.Close()
+		driver, err = provisioner.ConnectDriver(ctx, config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	config.Metrics.SetDriverName(driver.Facts().Name)
+	return driver, nil
 }
 
 func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner, error) {

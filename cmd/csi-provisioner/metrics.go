@@ -12,8 +12,9 @@ import (
 type telemetry struct {
 	registry *prometheus.Registry
 	gatherer prometheus.Gatherer
-	// calls of the CSI driver.
-	calls csimetrics.CSIMetricsManager
+	// calls of the CSI driver; migratedCalls of one that has taken over the volumes of
+	// an in-tree plugin, with a label that tells which are about these.
+	calls, migratedCalls csimetrics.CSIMetricsManager
 	// claims made into volumes, and volumes deleted.
 	library libmetrics.Metrics
 }
@@ -35,10 +36,12 @@ func newTelemetry() (*telemetry, error) {
 	}
 	// Process and Go metrics are in the registry that client-go's metrics are in.
 	calls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false))
+	migratedCalls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false), csimetrics.WithMigration())
 	return &telemetry{
-		registry: registry,
-		gatherer: prometheus.Gatherers{registry, calls.GetRegistry(), legacyregistry.DefaultGatherer},
-		calls:    calls,
-		library:  library,
+		registry:      registry,
+		gatherer:      prometheus.Gatherers{registry, calls.GetRegistry(), migratedCalls.GetRegistry(), legacyregistry.DefaultGatherer},
+		calls:         calls,
+		migratedCalls: migratedCalls,
+		library:       library,
 	}, nil
 }

@@ -19,6 +19,7 @@ func (p *Provisioner) remove(ctx context.Context, volume *corev1.PersistentVolum
 	if !p.migration.MayDelete(volume) {
 		return &controller.IgnoredError{Reason: "the in-tree plugin has not left it to a CSI driver"}
 	}
+	ctx = aboutMigrated(ctx, volume.Spec.CSI == nil)
 	volume, err := p.migration.Volume(klog.FromContext(ctx), volume)
 	if err != nil {
 		return err

@@ -2,7 +2,9 @@ package provisioner
 
 import (
 	"context"
+	"strconv"
 
+	"github.com/kubernetes-csi/csi-lib-utils/connection"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
@@ -12,6 +14,12 @@ import (
 func (s *session) translate(ctx context.Context, options controller.ProvisionOptions) (translated controller.ProvisionOptions, migrated bool, err error) {
 	options.StorageClass, migrated, err = s.migration.Class(klog.FromContext(ctx), options.StorageClass)
 	return options, migrated, err
+}
+
+// aboutMigrated has the metrics of calls say whether they are about a volume of the
+// in-tree plugin.
+func aboutMigrated(ctx context.Context, migrated bool) context.Context {
+	return context.WithValue(ctx, connection.AdditionalInfoKey, connection.AdditionalInfo{Migrated: strconv.FormatBool(migrated)})
 }
 
 // asCSI is a PersistentVolume in the driver's terms, and as it is when it cannot be

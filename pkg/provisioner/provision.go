@@ -37,6 +37,7 @@ func (s *session) provision(ctx context.Context, options controller.ProvisionOpt
 		return nil, controller.ProvisioningNoChange, err
 	}
 	creation.Migrated = migrated
+	ctx = aboutMigrated(ctx, migrated)
 	if err := s.place(ctx, creation, options); err != nil {
 		return nil, s.unfinished.reschedule(options.PVName, err), err
 	}

@@ -18,7 +18,7 @@ func TestMigration(t *testing.T) {
 		class.Provisioner = "kubernetes.io/cinder"
 		class.Parameters = map[string]string{"type": "ssd", "fsType": "xfs"}
 	})
-	w.start()
+	r := w.start()
 	w.createClaim("data")
 	volume := w.awaitBound("data")
 	if source := volume.Spec.Cinder; source == nil || source.VolumeID != "id-of-"+volume.Name || source.FSType != "xfs" {
@@ -39,4 +39,10 @@ func TestMigration(t *testing.T) {
 	if left := w.driver.Volumes(); len(left) != 0 {
 		t.Errorf("the driver has %v", left)
 	}
+	calls := `csi_sidecar_operations_seconds_count{driver_name="` + w.driverName + `",grpc_status_code="OK",`
+	w.awaitMetrics(r,
+		calls+`method_name="/csi.v1.Controller/CreateVolume",migrated="true"} 1`,
+		calls+`method_name="/csi.v1.Controller/DeleteVolume",migrated="true"} 1`,
+		calls+`method_name="/csi.v1.Identity/Probe",migrated="false"}`,
+	)
 }
