@@ -98,3 +98,14 @@ func TestClaimsThatCannotBeCloned(t *testing.T) {
 		t.Errorf("the driver was asked %d times more", calls-asked)
 	}
 }
+
+// Whoever turns the check off means it.
+func TestModeConversionIsAllowed(t *testing.T) {
+	w := newWorld(t)
+	w.giveCapabilities()
+	w.snapshot(w.name, "block")
+	w.patchSnapshot(true, "block", `{"spec":{"sourceVolumeMode":"Block"}}`)
+	w.start("--prevent-volume-mode-conversion=false")
+	w.createClaim("filesystem", fromSnapshot("block"))
+	w.awaitBound("filesystem")
+}
