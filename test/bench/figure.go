@@ -54,12 +54,13 @@ func measure(parallel, n int, op func(i int) error) (samples, error) {
 const turn = 10
 
 // beside measures an operation and its floor, n times each, and prints them: with
-// one caller by turns, so that whatever else the machine does meets both.
-func beside(name string, parallel, n int, floor, op func(i int) error) error {
+// one caller by turns, so that whatever else the machine does meets both. Apart from
+// this it prints what the operation takes beyond a call that does nothing.
+func (b *bench) beside(name string, parallel, n int, floor, op func(i int) error) error {
 	if parallel > 1 {
 		return besideTogether(name, parallel, n/parallel, floor, op)
 	}
-	var floors, values samples
+	var floors, values, probes samples
 	for from := 0; from < n; from += turn {
 		count := min(turn, n-from)
 		f, err := measure(1, count, func(i int) error { return floor(from + i) })
@@ -70,9 +71,14 @@ func beside(name string, parallel, n int, floor, op func(i int) error) error {
 		if err != nil {
 			return err
 		}
-		floors, values = append(floors, f...), append(values, v...)
+		p, err := measure(1, count, b.probe)
+		if err != nil {
+			return err
+		}
+		floors, values, probes = append(floors, f...), append(values, v...), append(probes, p...)
 	}
 	ratio(name, values, floors)
+	figure(name+"/beyond-probe/p50", values.percentile(50)-probes.percentile(50), floors.percentile(50), quickTarget)
 	return nil
 }
 

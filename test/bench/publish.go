@@ -42,13 +42,13 @@ func (b *bench) benchPublishOn(v *csi.Volume, node string) error {
 		if err != nil {
 			return err
 		}
-		err = beside(b.name("node-publish/"+node+"/"+p.name), p.n, b.rounds,
+		err = b.beside(b.name("node-publish/"+node+"/"+p.name), p.n, b.rounds,
 			func(i int) error { return b.mount(b.onDisk(v), raw[i]) },
 			func(i int) error { return b.publish(v, targets[i]) })
 		if err != nil {
 			return err
 		}
-		err = beside(b.name("node-unpublish/"+node+"/"+p.name), p.n, b.rounds,
+		err = b.beside(b.name("node-unpublish/"+node+"/"+p.name), p.n, b.rounds,
 			func(i int) error { return unix.Unmount(raw[i], 0) },
 			func(i int) error {
 				_, err := b.node.NodeUnpublishVolume(b.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: targets[i]})

@@ -28,7 +28,7 @@ func benchVolumes(b *bench) error {
 			return err
 		}
 		made := volumeSet{}
-		err := beside(b.name("create-volume/"+p.name), p.n, b.rounds,
+		err := b.beside(b.name("create-volume/"+p.name), p.n, b.rounds,
 			func(i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o777) },
 			func(i int) error {
 				v, err := b.create(fmt.Sprintf("volume-%s-%d", p.name, i), "xfs")
@@ -38,7 +38,7 @@ func benchVolumes(b *bench) error {
 		if err != nil {
 			return err
 		}
-		err = beside(b.name("delete-volume/"+p.name), p.n, b.rounds,
+		err = b.beside(b.name("delete-volume/"+p.name), p.n, b.rounds,
 			func(i int) error {
 				return os.Rename(filepath.Join(dir, fmt.Sprint(i)), filepath.Join(dir, fmt.Sprintf("renamed-%d", i)))
 			},
