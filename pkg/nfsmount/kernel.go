@@ -54,6 +54,7 @@ type Kernel struct {
 	servers keylock.Locker[string]
 	targets keylock.Locker[string]
 
+	flavors  flavors
 	unmounts flights[struct{}]
 	modes    flights[struct{}]
 	usages   usages
@@ -64,6 +65,8 @@ type syscalls struct {
 	mount   func(source, target, fstype string, flags uintptr, data string) error
 	unmount func(target string, flags int) error
 	statfs  func(target string) (Usage, error)
+	// flavor reads the mount table.
+	flavor func(target string) string
 }
 
 // NewKernel checks the configuration.
@@ -83,6 +86,7 @@ func NewKernel(cfg KernelConfig) (*Kernel, error) {
 			mount:   unix.Mount,
 			unmount: unix.Unmount,
 			statfs:  statfs,
+			flavor:  flavorAt,
 		},
 	}, nil
 }
@@ -167,7 +171,9 @@ func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 		if noLock {
 			klog.FromContext(ctx).V(2).Info("No rpc.statd runs here: NFSv3 locks count on this node only", "source", m.Source())
 		}
-		err := k.sys.mount(m.Source(), m.Target, v.fsType(), m.Options.flags, m.Options.dataFor(v, addr, noLock))
+		err := k.withFlavor(m, v, func(sec string) error {
+			return k.sys.mount(m.Source(), m.Target, v.fsType(), m.Options.flags, m.Options.dataFor(v, addr, noLock)+sec)
+		})
 		if err == nil {
 			return nil
 		}
@@ -185,6 +191,25 @@ func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 		}
 	}
 	return classify(first)
+}
+
+// withFlavor mounts with the security flavor that the kernel has found for the share
+// a short while ago, or lets it look.
+func (k *Kernel) withFlavor(m Mount, v version, mount func(sec string) error) error {
+	if _, said := m.Options.value("sec"); said || v.major != 4 {
+		return mount("")
+	}
+	if k.flavors.isSys(m.Export, time.Now()) {
+		if err := mount(",sec=" + flavorSys); !flavorError(err) {
+			return err
+		}
+		k.flavors.forget(m.Export)
+	}
+	err := mount("")
+	if err == nil {
+		k.flavors.learn(m.Export, k.sys.flavor(m.Target), time.Now())
+	}
+	return err
 }
 
 // version3Answers spares a fallback to version 3 the kernel's long wait for

@@ -29,6 +29,9 @@ func kernelWith(t *testing.T, sys syscalls) (*Kernel, Mount) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if sys.flavor == nil {
+		sys.flavor = func(string) string { return "" }
+	}
 	k.sys = sys
 	k.statd = func(context.Context) bool { return false }
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -66,6 +66,32 @@ func TestVersion3Locks(t *testing.T) {
 	}
 }
 
+// The flavor of a share is remembered, until the server wants another one.
+func TestSecurityFlavorChanges(t *testing.T) {
+	e, dir := export(t, "LAB_EXPORT_XFS", "rw,no_root_squash", 0o777)
+	k := kernel(t)
+	for i, flavor := range []string{"sys", "sys", "krb5", "sys"} {
+		reexport(t, dir, "rw,no_root_squash,sec="+flavor)
+		at := target(t, k)
+		err := k.Mount(t.Context(), nfsmount.Mount{Export: e, Target: at})
+		if flavor != "sys" {
+			if !errors.Is(err, volume.ErrAccessDenied) {
+				t.Errorf("mount %d, of an export with sec=%s: %v, want it refused", i+1, flavor, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("mount %d: %v", i+1, err)
+		}
+		if got := mountAt(t, at).VFSOptions; !strings.Contains(","+got+",", ",sec=sys,") {
+			t.Errorf("mount %d is one with %s", i+1, got)
+		}
+		if err := k.Unmount(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestOptionsReachTheKernel(t *testing.T) {
 	k := kernel(t)
 	at := target(t, k)
