@@ -17,41 +17,37 @@ func (p *Provisioner) wants(claim *corev1.PersistentVolumeClaim) bool {
 // foreign tells whether an origin is known to be another driver's. Its provisioner
 // may be filling a volume from it whose claim is gone, of which nothing can be seen
 // from here. What is of no known driver is not foreign, or nobody would let it go.
-func (p *Provisioner) foreign(ctx context.Context, origin plan.Origin) (bool, error) {
-	driver, err := p.driverOf(ctx, origin)
+func (p *Provisioner) foreign(ctx context.Context, origin plan.Origin) (foreign bool, err error) {
+	if origin.Kind == plan.ClaimOrigin {
+		foreign, err = p.foreignClaim(origin)
+	} else {
+		foreign, err = p.foreignSnapshot(ctx, origin)
+	}
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return driver != "" && driver != p.config.Driver.Facts().Name, err
+	return foreign, err
 }
 
-// driverOf is the driver that has the origin, empty when nothing says so.
-func (p *Provisioner) driverOf(ctx context.Context, origin plan.Origin) (string, error) {
-	if origin.Kind == plan.ClaimOrigin {
-		return p.driverOfClaim(origin)
-	}
+func (p *Provisioner) foreignSnapshot(ctx context.Context, origin plan.Origin) (bool, error) {
 	snapshot, err := p.sources.snapshot(ctx, origin)
 	if err != nil || snapshot.ContentName() == "" {
-		return "", err
+		return false, err
 	}
 	content, err := p.sources.snapshotContent(ctx, snapshot.ContentName())
-	if err != nil {
-		return "", err
-	}
-	return content.Spec.Driver, nil
+	return err == nil && content.Spec.Driver != p.config.Driver.Facts().Name, err
 }
 
-func (p *Provisioner) driverOfClaim(origin plan.Origin) (string, error) {
+func (p *Provisioner) foreignClaim(origin plan.Origin) (bool, error) {
 	claim, err := p.claims.PersistentVolumeClaims(origin.Namespace).Get(origin.Name)
 	if err != nil || claim.Spec.VolumeName == "" {
-		return "", err
+		return false, err
 	}
 	volume, err := p.volumes.Get(claim.Spec.VolumeName)
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	if source := p.asCSI(volume).Spec.CSI; source != nil {
-		return source.Driver, nil
-	}
-	return "", nil
+	// Of one that is not CSI's only the driver that has taken over its plugin clones.
+	source := p.asCSI(volume).Spec.CSI
+	return source == nil || source.Driver != p.config.Driver.Facts().Name, nil
 }
