@@ -2,7 +2,7 @@ package nfsmount
 
 import (
 	"errors"
-	"strings"
+	"maps"
 	"sync"
 	"time"
 
@@ -39,11 +39,7 @@ func (f *flavors) isSys(e volume.Export, now time.Time) bool {
 func (f *flavors) learn(e volume.Export, flavor string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for other, until := range f.until {
-		if !now.Before(until) {
-			delete(f.until, other)
-		}
-	}
+	maps.DeleteFunc(f.until, func(_ volume.Export, until time.Time) bool { return !now.Before(until) })
 	if flavor != flavorSys {
 		return
 	}
@@ -68,15 +64,10 @@ func flavorError(err error) bool {
 // empty when that is not known.
 func flavorAt(target string) string {
 	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(target))
-	if err != nil {
+	if err != nil || len(infos) == 0 {
 		return ""
 	}
-	for _, i := range infos {
-		for _, opt := range splitOptions(i.VFSOptions) {
-			if name, value, _ := strings.Cut(opt, "="); name == "sec" {
-				return value
-			}
-		}
-	}
-	return ""
+	top := Options{data: splitOptions(infos[len(infos)-1].VFSOptions)}
+	flavor, _ := top.value("sec")
+	return flavor
 }

@@ -36,15 +36,9 @@ func entryOf(i *mountinfo.Info) Entry {
 // serverOf is what the kernel shows as the address that it talks to, or else
 // the host part of the source.
 func serverOf(i *mountinfo.Info) string {
-	var addr, port string
-	for _, opt := range splitOptions(i.VFSOptions) {
-		switch name, value, _ := strings.Cut(opt, "="); name {
-		case "addr":
-			addr = value
-		case "port":
-			port = value
-		}
-	}
+	options := Options{data: splitOptions(i.VFSOptions)}
+	addr, _ := options.value("addr")
+	port, _ := options.value("port")
 	if addr == "" {
 		addr = hostOf(i.Source)
 	}
