@@ -128,17 +128,18 @@ func (a *App) connect(ctx context.Context) (*provisioner.Driver, error) {
 		Metrics: a.telemetry.calls,
 	}
 	driver, err := provisioner.ConnectDriver(ctx, config)
-	if err == nil && plan.NewMigration(driver.Facts().Name) != nil {
-		config.Metrics = a.telemetry.migratedCalls
-		config.Metrics.SetDriverName(driver.Facts().Name)
-		_ = driver.Close()
-		driver, err = provisioner.ConnectDriver(ctx, config)
-	}
 	if err != nil {
 		return nil, err
 	}
-	config.Metrics.SetDriverName(driver.Facts().Name)
-	return driver, nil
+	name := driver.Facts().Name
+	if plan.NewMigration(name) == nil {
+		config.Metrics.SetDriverName(name)
+		return driver, nil
+	}
+	_ = driver.Close()
+	config.Metrics = a.telemetry.migratedCalls
+	config.Metrics.SetDriverName(name)
+	return provisioner.ConnectDriver(ctx, config)
 }
 
 func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner, error) {
