@@ -39,10 +39,7 @@ func (a *again) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandl
 
 // volumeGone is for the informer of PersistentVolumes.
 func (a *again) volumeGone(object any) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	volume, ok := object.(metav1.Object)
+	volume, ok := lastKnown(object).(metav1.Object)
 	if !ok {
 		return
 	}

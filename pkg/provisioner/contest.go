@@ -2,7 +2,6 @@ package provisioner
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -172,10 +171,7 @@ func (c *contest) fits(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 
 // take writes this node's name on the claim, unless anything has changed of it.
 func (c *contest) take(ctx context.Context, claim *corev1.PersistentVolumeClaim) (again bool, err error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations":     map[string]string{plan.SelectedNodeAnnotation: c.config.Node.Name},
-		"resourceVersion": claim.ResourceVersion, "uid": claim.UID,
-	}})
+	patch, err := metadataPatch(claim, "annotations", map[string]string{plan.SelectedNodeAnnotation: c.config.Node.Name})
 	if err != nil {
 		return false, err
 	}

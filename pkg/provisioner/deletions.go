@@ -68,10 +68,7 @@ func (d *deletions) finished(volume *corev1.PersistentVolume) bool {
 }
 
 func (d *deletions) gone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if object, ok := obj.(metav1.Object); ok {
+	if object, ok := lastKnown(obj).(metav1.Object); ok {
 		d.forget(object.GetUID())
 	}
 }
@@ -80,4 +77,13 @@ func (d *deletions) forget(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.done, uid)
+}
+
+// lastKnown is the object that a DeleteFunc is called with, also where the watch has
+// missed its end.
+func lastKnown(object any) any {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		return unknown.Obj
+	}
+	return object
 }

@@ -193,9 +193,7 @@ func (p *protection) setFinalizer(ctx context.Context, origin plan.Origin, wante
 		if wanted {
 			finalizers = append(finalizers, finalizer)
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"finalizers": finalizers, "resourceVersion": object.GetResourceVersion(), "uid": object.GetUID(),
-		}})
+		patch, err := metadataPatch(object, "finalizers", finalizers)
 		if err != nil {
 			return err
 		}
@@ -203,6 +201,13 @@ func (p *protection) setFinalizer(ctx context.Context, origin plan.Origin, wante
 			return err
 		}
 	}
+}
+
+// metadataPatch changes one field of an object, unless anything has changed of it.
+func metadataPatch(object metav1.Object, field string, value any) ([]byte, error) {
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		field: value, "resourceVersion": object.GetResourceVersion(), "uid": object.GetUID(),
+	}})
 }
 
 func (p *protection) meta(ctx context.Context, origin plan.Origin) (metav1.Object, error) {

@@ -37,7 +37,6 @@ func (s *session) provision(ctx context.Context, options controller.ProvisionOpt
 		return nil, controller.ProvisioningNoChange, err
 	}
 	creation.Migrated = migrated
-	ctx = aboutMigrated(ctx, migrated)
 	if err := s.place(ctx, creation, options); err != nil {
 		return nil, s.unfinished.reschedule(options.PVName, err), err
 	}
@@ -55,9 +54,8 @@ func (s *session) provision(ctx context.Context, options controller.ProvisionOpt
 
 // create asks the driver for the volume and saves its PersistentVolume.
 func (s *session) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	request := proto.CloneOf(creation.Request)
-	request.Secrets = secrets
-	response, err := s.config.Driver.CreateVolume(ctx, request)
+	ctx = aboutMigrated(ctx, creation.Migrated)
+	response, err := s.request(ctx, creation, secrets)
 	if err != nil {
 		return nil, creation.FailedState(err), s.failure("CreateVolume", err, secrets)
 	}
@@ -76,6 +74,13 @@ func (s *session) create(ctx context.Context, creation *plan.Creation, secrets m
 	klog.FromContext(ctx).V(2).Info("Volume created", logPVC, klog.KRef(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name),
 		logPV, volume.Name, logVolume, volume.Spec.CSI.VolumeHandle)
 	return volume, controller.ProvisioningFinished, nil
+}
+
+// request calls CreateVolume. The secrets are in nothing that is kept.
+func (s *session) request(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*csi.CreateVolumeResponse, error) {
+	request := proto.CloneOf(creation.Request)
+	request.Secrets = secrets
+	return s.config.Driver.CreateVolume(ctx, request)
 }
 
 // discard deletes a volume that cannot be used. While that fails the volume is
@@ -113,6 +118,6 @@ func (p *Provisioner) planOptions() plan.Options {
 	}
 }
 
-func (p *Provisioner) failure(method string, err error, secrets map[string]string) error {
+func (p *Provisioner) failure(method string, err error, secrets map[string]string) *plan.Failure {
 	return plan.NewFailure(method, p.config.Driver.Facts().Name, err, redactor(secrets))
 }

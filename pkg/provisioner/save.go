@@ -37,7 +37,7 @@ func (s *session) save(ctx context.Context, creation *plan.Creation, volume *cor
 	if err != nil {
 		return controller.ProvisioningInBackground, fmt.Errorf("PersistentVolume %s exists already, find out whose it is: %w", volume.Name, err)
 	}
-	if existing.Spec.NodeAffinity != nil && !s.config.Node.Holds(s.asCSI(existing)) {
+	if s.isElsewhere(existing) {
 		// Saved or another claim's, it is not for what was made here.
 		return s.discard(ctx, volume.Spec.CSI.VolumeHandle, secrets, fmt.Errorf("%w: PersistentVolume %s exists already", errElsewhere, volume.Name))
 	}
@@ -67,7 +67,7 @@ func (s *session) ownerOf(volumeID string) (string, error) {
 	}
 	driver := s.config.Driver.Facts().Name
 	for _, volume := range volumes {
-		if volume.Spec.NodeAffinity != nil && !s.config.Node.Holds(s.asCSI(volume)) {
+		if s.isElsewhere(volume) {
 			continue
 		}
 		if s.migration.Same(klog.Background(), volume, driver, volumeID) {
@@ -75,4 +75,10 @@ func (s *session) ownerOf(volumeID string) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// isElsewhere tells whether a volume is known to be on another node than the only
+// one there is to work for.
+func (s *session) isElsewhere(volume *corev1.PersistentVolume) bool {
+	return volume.Spec.NodeAffinity != nil && !s.config.Node.Holds(s.asCSI(volume))
 }

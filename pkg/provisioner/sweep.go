@@ -78,9 +78,8 @@ func (p *protection) looksUnneeded(origin plan.Origin) bool {
 func (p *protection) protectedClaims() []plan.Origin {
 	var found []plan.Origin
 	for _, object := range p.claims.List() {
-		claim, ok := object.(*corev1.PersistentVolumeClaim)
-		if ok && slices.Contains(claim.Finalizers, cloningFinalizer) {
-			found = append(found, plan.Origin{Kind: plan.ClaimOrigin, Namespace: claim.Namespace, Name: claim.Name})
+		if claim, ok := object.(*corev1.PersistentVolumeClaim); ok && isProtected(claim) {
+			found = append(found, originOf(claim))
 		}
 	}
 	return found
@@ -94,10 +93,13 @@ func (p *protection) protectedSnapshots(ctx context.Context) []plan.Origin {
 	return found
 }
 
-func (p *protection) queueIfProtected(claim *corev1.PersistentVolumeClaim) {
-	if slices.Contains(claim.Finalizers, cloningFinalizer) {
-		p.queue.Add(plan.Origin{Kind: plan.ClaimOrigin, Namespace: claim.Namespace, Name: claim.Name})
-	}
+func isProtected(claim *corev1.PersistentVolumeClaim) bool {
+	return slices.Contains(claim.Finalizers, cloningFinalizer)
+}
+
+// originOf is the claim as what others are filled from.
+func originOf(claim *corev1.PersistentVolumeClaim) plan.Origin {
+	return plan.Origin{Kind: plan.ClaimOrigin, Namespace: claim.Namespace, Name: claim.Name}
 }
 
 // handler queues the origin of a claim that no longer waits for its volume, and a
@@ -108,18 +110,15 @@ func (p *protection) handler() cache.ResourceEventHandler {
 		return cache.ResourceEventHandlerFuncs{}
 	}
 	look := func(object any) {
-		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = tombstone.Obj
-		}
-		claim, ok := object.(*corev1.PersistentVolumeClaim)
+		claim, ok := lastKnown(object).(*corev1.PersistentVolumeClaim)
 		if !ok {
 			return
 		}
 		if origin, _ := plan.ClaimOriginOf(claim); origin != nil && p.wants(claim) {
 			p.queue.Add(*origin)
 		}
-		if claim.DeletionTimestamp != nil {
-			p.queueIfProtected(claim)
+		if claim.DeletionTimestamp != nil && isProtected(claim) {
+			p.queue.Add(originOf(claim))
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{

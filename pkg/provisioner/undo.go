@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -34,11 +33,10 @@ func (s *session) undo(ctx context.Context, creation *plan.Creation) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	request := proto.CloneOf(creation.Request)
-	request.Secrets = secrets
-	response, err := s.config.Driver.CreateVolume(ctx, request)
+	ctx = aboutMigrated(ctx, creation.Migrated)
+	response, err := s.request(ctx, creation, secrets)
 	if err != nil {
-		failure := plan.NewFailure("CreateVolume", s.config.Driver.Facts().Name, err, redactor(secrets))
+		failure := s.failure("CreateVolume", err, secrets)
 		if !failure.NothingMade() {
 			return fmt.Errorf("clean up, as %w: %w", errElsewhere, failure)
 		}
