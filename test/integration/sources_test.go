@@ -75,6 +75,27 @@ func (w *world) receive(entered <-chan *csi.CreateVolumeRequest) *csi.CreateVolu
 	}
 }
 
+// expectProtected fails the test when a snapshot has not the finalizer.
+func (w *world) expectProtected(snapshot string) {
+	w.Helper()
+	got, err := w.getSnapshot(w.name, snapshot)
+	if err != nil || !slices.Contains(got.GetFinalizers(), snapshotFinalizer) {
+		w.Fatalf("snapshot %s is not protected: %v, %v", snapshot, got, err)
+	}
+}
+
+// awaitLetGo waits until a snapshot has no finalizers.
+func (w *world) awaitLetGo(snapshot string) {
+	w.Helper()
+	w.eventually("the protection of snapshot "+snapshot+" is taken back", func() error {
+		got, err := w.getSnapshot(w.name, snapshot)
+		if err == nil && len(got.GetFinalizers()) > 0 {
+			err = fmt.Errorf("finalizers are %v", got.GetFinalizers())
+		}
+		return err
+	})
+}
+
 // Not parallel: this must be over before a test brings the APIs.
 func TestNoSnapshotAPI(t *testing.T) {
 	w := build(t)
@@ -104,10 +125,7 @@ func TestSnapshotDeletedDuringItsRestore(t *testing.T) {
 	if err := w.dynamic().Resource(snapshots).Namespace(w.name).Delete(t.Context(), "monday", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := w.getSnapshot(w.name, "monday")
-	if err != nil || !slices.Contains(snapshot.GetFinalizers(), snapshotFinalizer) {
-		t.Fatalf("the snapshot is not protected: %v, %v", snapshot, err)
-	}
+	w.expectProtected("monday")
 	open()
 	volume := w.awaitBound("restored")
 	w.eventually("the snapshot is gone", func() error {
@@ -130,13 +148,7 @@ func TestRestoreWaitsForItsSnapshot(t *testing.T) {
 	w.awaitEvent("restored", "ProvisioningFailed", `volumesnapshots.snapshot.storage.k8s.io "monday" not found`)
 	snapshot := w.snapshot(w.name, "monday")
 	w.awaitBound("restored")
-	w.eventually("the protection is taken back", func() error {
-		snapshot, err := w.getSnapshot(w.name, snapshot.GetName())
-		if err == nil && len(snapshot.GetFinalizers()) > 0 {
-			err = fmt.Errorf("finalizers are %v", snapshot.GetFinalizers())
-		}
-		return err
-	})
+	w.awaitLetGo(snapshot.GetName())
 }
 
 func TestSourceDeletedDuringItsClone(t *testing.T) {
@@ -184,9 +196,7 @@ func TestFinalizersLeftBehind(t *testing.T) {
 		}
 		return nil
 	})
-	if snapshot, err := w.getSnapshot(w.name, "wanted"); err != nil || !slices.Contains(snapshot.GetFinalizers(), snapshotFinalizer) {
-		t.Errorf("the snapshot that a claim waits for lost its protection: %v, %v", snapshot, err)
-	}
+	w.expectProtected("wanted")
 	patch := []byte(`{"metadata":{"finalizers":null}}`)
 	if _, err := w.dynamic().Resource(snapshots).Namespace(w.name).Patch(t.Context(), "orphan", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Error(err)

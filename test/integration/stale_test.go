@@ -2,12 +2,9 @@ package integration
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -63,21 +60,11 @@ func TestListsThatFail(t *testing.T) {
 			w.start("--snapshot-orphan-sweep-interval=50ms", "--extra-create-metadata")
 			w.awaitFailed(g, 3)
 			for _, name := range []string{"orphan", "wanted"} {
-				if snapshot, err := w.getSnapshot(w.name, name); err != nil || !slices.Contains(snapshot.GetFinalizers(), snapshotFinalizer) {
-					t.Errorf("%s lost its protection: %v, %v", name, snapshot, err)
-				}
+				w.expectProtected(name)
 			}
 			g.fail("")
-			w.eventually("the orphan is let go", func() error {
-				snapshot, err := w.getSnapshot(w.name, "orphan")
-				if err == nil && len(snapshot.GetFinalizers()) > 0 {
-					err = fmt.Errorf("finalizers are %v", snapshot.GetFinalizers())
-				}
-				return err
-			})
-			if snapshot, err := w.getSnapshot(w.name, "wanted"); apierrors.IsNotFound(err) || !slices.Contains(snapshot.GetFinalizers(), snapshotFinalizer) {
-				t.Errorf("the snapshot that a claim waits for lost its protection: %v, %v", snapshot, err)
-			}
+			w.awaitLetGo("orphan")
+			w.expectProtected("wanted")
 		})
 	}
 }
