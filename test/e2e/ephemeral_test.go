@@ -1,15 +1,11 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // inlineShare is what pods may have inline volumes on.
@@ -57,21 +53,5 @@ func TestInlineVolumes(t *testing.T) {
 // not mounted.
 func (e *env) waitNotMounted(pod *corev1.Pod, says string) {
 	e.t.Helper()
-	e.eventually(fmt.Sprintf("event on pod %s about %q", pod.Name, says), func(ctx context.Context) error {
-		events, err := e.client.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: "involvedObject.uid=" + string(pod.UID),
-		})
-		if err != nil {
-			return err
-		}
-		var seen []string
-		for _, event := range events.Items {
-			if event.Reason == "FailedMount" && strings.Contains(event.Message, says) {
-				e.t.Logf("event: %s", event.Message)
-				return nil
-			}
-			seen = append(seen, event.Reason+": "+event.Message)
-		}
-		return fmt.Errorf("events so far: %q", seen)
-	})
+	e.waitEvent("pod", pod, "FailedMount", says)
 }

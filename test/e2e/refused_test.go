@@ -54,16 +54,22 @@ func TestRefusedClaims(t *testing.T) {
 // waitWarning waits for an event on the claim that says why it is not provisioned.
 func (e *env) waitWarning(claim *corev1.PersistentVolumeClaim, says string) {
 	e.t.Helper()
-	e.eventually(fmt.Sprintf("event on claim %s about %q", claim.Name, says), func(ctx context.Context) error {
+	e.waitEvent("claim", claim, "ProvisioningFailed", says)
+}
+
+// waitEvent waits for a warning about an object.
+func (e *env) waitEvent(what string, object metav1.Object, reason, says string) {
+	e.t.Helper()
+	e.eventually(fmt.Sprintf("event on %s %s about %q", what, object.GetName(), says), func(ctx context.Context) error {
 		events, err := e.client.CoreV1().Events(e.namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: "involvedObject.uid=" + string(claim.UID),
+			FieldSelector: "involvedObject.uid=" + string(object.GetUID()),
 		})
 		if err != nil {
 			return err
 		}
 		var seen []string
 		for _, event := range events.Items {
-			if event.Type == corev1.EventTypeWarning && event.Reason == "ProvisioningFailed" && strings.Contains(event.Message, says) {
+			if event.Type == corev1.EventTypeWarning && event.Reason == reason && strings.Contains(event.Message, says) {
 				e.t.Logf("event: %s", event.Message)
 				return nil
 			}
