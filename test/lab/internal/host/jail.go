@@ -41,7 +41,7 @@ func Jail(scratch string, argv []string) error {
 	for fd := uintptr(3); fd < 3+extraFiles; fd++ {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(fd, fmt.Sprintf("fd%d", fd)))
 	}
-	return runAwake(cmd)
+	return onOneCPU(cpuDirs, func() error { return runAwake(cmd) })
 }
 
 func shut(scratch string) error {
