@@ -26,7 +26,8 @@ type bench struct {
 	conn       *grpc.ClientConn
 	controller csi.ControllerClient
 	node       csi.NodeClient
-	raw        string // the XFS export, mounted by us
+	raw        string   // the XFS export, mounted by us
+	mounted    []string // by mountRaw
 }
 
 func newBench(ctx context.Context, o options, network string) (_ *bench, err error) {
@@ -69,7 +70,12 @@ func (b *bench) close() error {
 		said, _ := os.ReadFile(b.log.Name())
 		err = fmt.Errorf("%w\n%s", err, said)
 	}
-	return errors.Join(err, unix.Unmount(b.raw, unix.MNT_DETACH), b.emptyExports())
+	// A file that a client still has a delegation of is removed after the 45 seconds
+	// that the client is given to return it.
+	for _, target := range b.mounted {
+		err = errors.Join(err, unix.Unmount(target, 0))
+	}
+	return errors.Join(err, b.emptyExports())
 }
 
 // emptyExports removes what a group left, on the server's own disks.
@@ -94,6 +100,7 @@ func (b *bench) mountRaw(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	b.mounted = append(b.mounted, target)
 	return target, b.mount(path, target)
 }
 

@@ -50,63 +50,90 @@ func measure(parallel, n int, op func(i int) error) (samples, error) {
 	return all, failed
 }
 
-// turn is how many calls of one kind are made before it is the other's turn.
+// turn is how many calls of one kind are made before it is another's turn.
 const turn = 10
 
-// beside measures an operation and its floor, n times each, and prints them: with
-// one caller by turns, so that whatever else the machine does meets both. Apart from
-// this it prints what the operation takes beyond a call that does nothing.
-func (b *bench) beside(name string, parallel, n int, floor, op func(i int) error) error {
-	if parallel > 1 {
-		return besideTogether(name, parallel, n/parallel, floor, op)
+// operation of the plugin beside its floor. Both are given the number of the call.
+type operation struct {
+	name         string
+	floor, value func(i int) error
+}
+
+// measured is what came of an operation.
+type measured struct {
+	floors, values, probes samples
+	// How long it took all callers together.
+	floorTime, valueTime time.Duration
+}
+
+// beside measures operations and their floors, n times each, and prints them: with
+// one caller by turns, so that whatever else the machine does meets all, and apart
+// from this what the operation takes beyond a call that does nothing.
+//
+// With many callers it prints besides how long it took them all, divided by the
+// number of calls: most of many callers of a system call wait for one that goes on
+// calling, so that half of the calls take no longer than alone, and some forever.
+func (b *bench) beside(parallel, n int, ops ...operation) error {
+	count := n
+	if parallel == 1 {
+		count = turn
 	}
-	var floors, values, probes samples
-	for from := 0; from < n; from += turn {
-		count := min(turn, n-from)
-		f, err := measure(1, count, func(i int) error { return floor(from + i) })
-		if err != nil {
-			return err
+	results := make([]measured, len(ops))
+	for from := 0; from < n; from += count {
+		for i, op := range ops {
+			if err := results[i].add(parallel, from, count, op); err != nil {
+				return err
+			}
+			if parallel > 1 {
+				continue
+			}
+			p, err := measure(1, count, b.probe)
+			if err != nil {
+				return err
+			}
+			results[i].probes = append(results[i].probes, p...)
 		}
-		v, err := measure(1, count, func(i int) error { return op(from + i) })
-		if err != nil {
-			return err
-		}
-		p, err := measure(1, count, b.probe)
-		if err != nil {
-			return err
-		}
-		floors, values, probes = append(floors, f...), append(values, v...), append(probes, p...)
 	}
-	ratio(name, values, floors)
-	figure(name+"/beyond-probe/p50", values.percentile(50)-probes.percentile(50), floors.percentile(50), quickTarget)
+	for i, op := range ops {
+		results[i].print(op.name, n)
+	}
 	return nil
 }
 
-// besideTogether prints besides how long it took all callers, divided by the
-// number of calls: most of many callers of a system call wait for one that goes on
-// calling, so that half of the calls take no longer than alone, and some forever.
-func besideTogether(name string, parallel, each int, floor, op func(i int) error) error {
+func (m *measured) add(parallel, from, count int, op operation) error {
 	began := time.Now()
-	floors, err := together(parallel, each, floor)
+	floors, err := together(parallel, count/parallel, func(i int) error { return op.floor(from + i) })
 	if err != nil {
 		return err
 	}
 	between := time.Now()
-	values, err := measure(parallel, each, op)
+	values, err := measure(parallel, count/parallel, func(i int) error { return op.value(from + i) })
 	if err != nil {
 		return err
 	}
-	calls := time.Duration(parallel * each)
-	figure(name+"/each", time.Since(between)/calls, between.Sub(began)/calls, quickTarget)
-	ratio(name, values, floors)
+	m.floorTime += between.Sub(began)
+	m.valueTime += time.Since(between)
+	m.floors, m.values = append(m.floors, floors...), append(m.values, values...)
 	return nil
+}
+
+func (m *measured) print(name string, n int) {
+	if len(m.probes) == 0 {
+		figure(name+"/each", m.valueTime/time.Duration(n), m.floorTime/time.Duration(n), quickTarget)
+	}
+	ratio(name, m.values, m.floors)
+	if len(m.probes) > 0 {
+		figure(name+"/beyond-probe/p50", m.values.percentile(50)-m.probes.percentile(50), m.floors.percentile(50), quickTarget)
+	}
 }
 
 // together measures a floor, which is a system call: its callers each have a
 // thread, as those of the plugin each have a goroutine of the server's. On one
 // processor the Go runtime would otherwise make the calls one after the other.
 func together(parallel, n int, op func(i int) error) (samples, error) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(parallel, runtime.GOMAXPROCS(0))))
+	if now := runtime.GOMAXPROCS(0); parallel > now {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(parallel))
+	}
 	return measure(parallel, n, op)
 }
 

@@ -38,27 +38,32 @@ func (b *bench) benchPublishOn(v *csi.Volume, node string) error {
 		if err != nil {
 			return err
 		}
-		targets, err := b.targets(b.rounds)
+		// kubelet makes the directory above the target, and the plugin makes and
+		// removes the target.
+		pods, err := os.MkdirTemp(b.dir, "pods-")
 		if err != nil {
 			return err
 		}
-		err = b.beside(b.name("node-publish/"+node+"/"+p.name), p.n, b.rounds,
-			func(i int) error { return b.mount(b.onDisk(v), raw[i]) },
-			func(i int) error { return b.publish(v, targets[i]) })
-		if err != nil {
-			return err
-		}
-		err = b.beside(b.name("node-unpublish/"+node+"/"+p.name), p.n, b.rounds,
-			func(i int) error { return unix.Unmount(raw[i], 0) },
-			func(i int) error {
-				_, err := b.node.NodeUnpublishVolume(b.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: targets[i]})
-				return err
-			})
+		target := func(i int) string { return filepath.Join(pods, fmt.Sprint(i)) }
+		err = b.beside(p.n, b.rounds, operation{
+			name:  b.name("node-publish/" + node + "/" + p.name),
+			floor: func(i int) error { return b.mount(b.onDisk(v), raw[i]) },
+			value: func(i int) error { return b.publish(v, target(i)) },
+		}, operation{
+			name:  b.name("node-unpublish/" + node + "/" + p.name),
+			floor: func(i int) error { return unix.Unmount(raw[i], 0) },
+			value: func(i int) error { return b.unpublish(v, target(i)) },
+		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (b *bench) unpublish(v *csi.Volume, target string) error {
+	_, err := b.node.NodeUnpublishVolume(b.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: target})
+	return err
 }
 
 func (b *bench) publish(v *csi.Volume, target string) error {

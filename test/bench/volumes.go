@@ -28,21 +28,25 @@ func benchVolumes(b *bench) error {
 			return err
 		}
 		made := volumeSet{}
-		err := b.beside(b.name("create-volume/"+p.name), p.n, b.rounds,
-			func(i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o777) },
-			func(i int) error {
+		err := b.beside(p.n, b.rounds, operation{
+			name:  b.name("create-volume/" + p.name),
+			floor: func(i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o777) },
+			value: func(i int) error {
 				v, err := b.create(fmt.Sprintf("volume-%s-%d", p.name, i), "xfs")
 				made.put(i, v)
 				return err
-			})
+			},
+		})
 		if err != nil {
 			return err
 		}
-		err = b.beside(b.name("delete-volume/"+p.name), p.n, b.rounds,
-			func(i int) error {
+		err = b.beside(p.n, b.rounds, operation{
+			name: b.name("delete-volume/" + p.name),
+			floor: func(i int) error {
 				return os.Rename(filepath.Join(dir, fmt.Sprint(i)), filepath.Join(dir, fmt.Sprintf("renamed-%d", i)))
 			},
-			func(i int) error { return b.delete(made.get(i)) })
+			value: func(i int) error { return b.delete(made.get(i)) },
+		})
 		if err != nil {
 			return err
 		}
