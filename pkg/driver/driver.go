@@ -53,6 +53,7 @@ type Mounter interface {
 	Mount(ctx context.Context, m nfsmount.Mount) error
 	Unmount(ctx context.Context, target string) error
 	Mounts(ctx context.Context) ([]nfsmount.Entry, error)
+	MountAt(ctx context.Context, target string) (e nfsmount.Entry, mounted bool, err error)
 	Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error)
 	SetMode(ctx context.Context, e nfsmount.Entry, mode volume.Mode) error
 }

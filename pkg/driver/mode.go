@@ -24,11 +24,10 @@ func (p *publisher) permit(ctx context.Context, pub publication) error {
 	if pub.mode == 0 {
 		return nil
 	}
-	table, err := p.mounter.Mounts(ctx)
+	top, mounted, err := p.mounter.MountAt(ctx, pub.mount.Target)
 	if err != nil {
 		return err
 	}
-	top, mounted := topAt(table, pub.mount.Target)
 	if !mounted {
 		return fmt.Errorf("%w: nothing is mounted at %s", volume.ErrStale, pub.mount.Target)
 	}

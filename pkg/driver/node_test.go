@@ -66,12 +66,8 @@ func TestPublishReadOnlyAndOptions(t *testing.T) {
 		if _, err := l.NodePublishVolume(t.Context(), req); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		table, err := l.fake.Mounts(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e, ok := topAt(table, l.target); !ok || e.ReadOnly != tt.readOnly {
-			t.Errorf("%s: %+v, want read-only %v", name, e, tt.readOnly)
+		if e, ok, err := l.fake.MountAt(t.Context(), l.target); err != nil || !ok || e.ReadOnly != tt.readOnly {
+			t.Errorf("%s: %+v, %v, want read-only %v", name, e, err, tt.readOnly)
 		}
 	}
 }
@@ -248,12 +244,8 @@ func TestTargetBelowASymlink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	table, err := l.fake.Mounts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := topAt(table, l.target); !ok {
-		t.Errorf("mounted elsewhere: %+v", table)
+	if _, ok, err := l.fake.MountAt(t.Context(), l.target); err != nil || !ok {
+		t.Errorf("mounted elsewhere: %v", err)
 	}
 	l.unpublish(t, req.TargetPath)
 }

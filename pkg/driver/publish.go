@@ -103,11 +103,11 @@ func (p *publisher) mount(ctx context.Context, pub publication) error {
 
 // checkWhere looks whether what has been mounted is what was asked for.
 func (p *publisher) checkWhere(ctx context.Context, pub publication) error {
-	table, err := p.mounter.Mounts(ctx)
+	top, mounted, err := p.mounter.MountAt(ctx, pub.mount.Target)
 	if err != nil {
 		return err
 	}
-	if top, ok := topAt(table, pub.mount.Target); !ok || !pub.shownAs(top.Source) {
+	if !mounted || !pub.shownAs(top.Source) {
 		return fmt.Errorf("%w: %s leads to %s", errElsewhere, pub.mount.Source(), top.Source)
 	}
 	return nil
@@ -132,13 +132,9 @@ func (pub publication) shownAs(source string) bool {
 // taken away. No server is asked about a mount that the table shows to be
 // another one.
 func (p *publisher) settle(ctx context.Context, pub publication) (done bool, err error) {
-	table, err := p.mounter.Mounts(ctx)
-	if err != nil {
+	top, mounted, err := p.mounter.MountAt(ctx, pub.mount.Target)
+	if err != nil || !mounted {
 		return false, err
-	}
-	top, mounted := topAt(table, pub.mount.Target)
-	if !mounted {
-		return false, nil
 	}
 	if err := samePublication(top, pub); err != nil {
 		return false, err
@@ -154,16 +150,6 @@ func (p *publisher) settle(ctx context.Context, pub publication) (done bool, err
 		return false, p.mounter.Unmount(ctx, pub.mount.Target)
 	}
 	return false, err
-}
-
-// topAt finds the mount that is seen at target: the last of the table.
-func topAt(table []nfsmount.Entry, target string) (top nfsmount.Entry, mounted bool) {
-	for _, e := range table {
-		if e.Target == target {
-			top, mounted = e, true
-		}
-	}
-	return top, mounted
 }
 
 func samePublication(e nfsmount.Entry, pub publication) error {

@@ -50,11 +50,10 @@ func (p *publisher) published(ctx context.Context, target string) (nfsmount.Entr
 	if err != nil {
 		return nfsmount.Entry{}, err
 	}
-	table, err := p.mounter.Mounts(ctx)
+	top, mounted, err := p.mounter.MountAt(ctx, dir)
 	if err != nil {
 		return nfsmount.Entry{}, err
 	}
-	top, mounted := topAt(table, dir)
 	if !mounted || !top.IsNFS() {
 		return nfsmount.Entry{}, fmt.Errorf("%w: nothing is published at %s", volume.ErrNotFound, target)
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -63,11 +62,11 @@ func flavorError(err error) bool {
 // flavorAt is what sec= would have to say for the mount that is seen at target,
 // empty when that is not known.
 func flavorAt(target string) string {
-	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(target))
-	if err != nil || len(infos) == 0 {
+	info, err := infoAt(target)
+	if err != nil || info == nil {
 		return ""
 	}
-	top := Options{data: splitOptions(infos[len(infos)-1].VFSOptions)}
+	top := Options{data: splitOptions(info.VFSOptions)}
 	flavor, _ := top.value("sec")
 	return flavor
 }

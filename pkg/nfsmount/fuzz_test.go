@@ -61,6 +61,7 @@ func FuzzMountTable(f *testing.F) {
 		"37 35 0:41 /sub /mnt ro - nfs [fe80::1]:/e rw,vers=3,port=20490,addr=fe80::1\n",
 		`38 35 0:42 / /with\040space rw - nfs nas:/a\040b rw` + "\n",
 		"39 35 0:43 / /x rw - nfs4 : rw,addr=,port=\n", "40 35 0:43 / /x rw - nfs4 [ \"\n", "garbage\n", "",
+		"41 35 0:44 / /twice rw - nfs nas:/a rw\n42 41 0:45 / /twice rw - nfs nas:/b rw\n", "43 35 0:46 / /at / rw - nfs nas:/a rw",
 	} {
 		f.Add(seed)
 	}
@@ -68,6 +69,15 @@ func FuzzMountTable(f *testing.F) {
 		infos, err := mountinfo.GetMountsFromReader(strings.NewReader(table), nil)
 		if err != nil {
 			return
+		}
+		last := map[string]*mountinfo.Info{}
+		for _, i := range infos {
+			last[i.Mountpoint] = i
+		}
+		for target, want := range last {
+			if got, err := lastAt(strings.NewReader(table), target); err != nil || *got != *want {
+				t.Fatalf("%q has %+v, %v at %q, want %+v", table, got, err, target, want)
+			}
 		}
 		for _, i := range infos {
 			e := entryOf(i)

@@ -58,6 +58,9 @@ type Mounter interface {
 	Unmount(ctx context.Context, target string) error
 	// Mounts lists the mount table of this process.
 	Mounts(ctx context.Context) ([]Entry, error)
+	// MountAt is the entry of the table that is seen at target, its last one there:
+	// quicker than the whole table.
+	MountAt(ctx context.Context, target string) (e Entry, mounted bool, err error)
 	// Check asks the server for the mount at target. Errors: volume.ErrStale when
 	// the mount is of no more use, volume.ErrUnreachable when no answer comes.
 	Check(ctx context.Context, target string) error

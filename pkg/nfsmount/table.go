@@ -1,13 +1,23 @@
 package nfsmount
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 )
+
+// maxLine of the mount table, which an overlay of many layers makes long.
+const maxLine = 1 << 20
 
 // Mounts implements Mounter.
 func (k *Kernel) Mounts(context.Context) ([]Entry, error) {
@@ -20,6 +30,83 @@ func (k *Kernel) Mounts(context.Context) ([]Entry, error) {
 		entries = append(entries, entryOf(i))
 	}
 	return entries, nil
+}
+
+// MountAt implements Mounter.
+func (k *Kernel) MountAt(_ context.Context, target string) (Entry, bool, error) {
+	if isPlain(target) {
+		return Entry{}, false, nil
+	}
+	info, err := infoAt(target)
+	if err != nil || info == nil {
+		return Entry{}, false, err
+	}
+	return entryOf(info), true, nil
+}
+
+// isPlain tells of what is there and is no mount point, without asking the server of
+// one: openat2(2) stops before it enters a mount. It may say no for want of knowledge.
+func isPlain(target string) bool {
+	dir, err := unix.Open(filepath.Dir(target), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(dir) //nolint:errcheck // nothing is written
+	fd, err := unix.Openat2(dir, filepath.Base(target), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return false
+	}
+	return unix.Close(fd) == nil
+}
+
+// infoAt is the last mount at target, nil if there is none.
+func infoAt(target string) (*mountinfo.Info, error) {
+	table, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
+	}
+	info, err := lastAt(table, target)
+	if err = errors.Join(err, table.Close()); err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
+	}
+	return info, nil
+}
+
+// lastAt has only those lines parsed that may be of target: parsing hundreds of mounts
+// takes longer than to mount one.
+func lastAt(table io.Reader, target string) (*mountinfo.Info, error) {
+	var lines bytes.Buffer
+	all := bufio.NewScanner(table)
+	all.Buffer(nil, maxLine)
+	for all.Scan() {
+		if mayBeAt(all.Bytes(), target) {
+			lines.Write(all.Bytes())
+			lines.WriteByte('\n')
+		}
+	}
+	if err := all.Err(); err != nil {
+		return nil, err
+	}
+	infos, err := mountinfo.GetMountsFromReader(&lines, func(i *mountinfo.Info) (skip, stop bool) {
+		return i.Mountpoint != target, false
+	})
+	if err != nil || len(infos) == 0 {
+		return nil, err
+	}
+	return infos[len(infos)-1], nil
+}
+
+// mayBeAt looks at the mount point in a line of the mount table, the fifth field
+// (proc_pid_mountinfo(5)). One with escaped characters may be any.
+func mayBeAt(line []byte, target string) bool {
+	point := line
+	for range 4 {
+		_, point, _ = bytes.Cut(point, []byte(" "))
+	}
+	point, _, ok := bytes.Cut(point, []byte(" "))
+	return !ok || string(point) == target || bytes.IndexByte(point, '\\') >= 0
 }
 
 func entryOf(i *mountinfo.Info) Entry {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,7 +45,7 @@ func (k *Kernel) detach(ctx context.Context, target string) error {
 	if !errors.Is(err, errNoAnswer) {
 		return err
 	}
-	if mounted, tableErr := k.mounted(target); tableErr != nil || mounted {
+	if info, tableErr := infoAt(target); tableErr != nil || info != nil {
 		return errors.Join(err, tableErr)
 	}
 	return unix.EINVAL // as the next call would say
@@ -58,9 +57,4 @@ func (k *Kernel) umount(ctx context.Context, target string, flags int) error {
 		return struct{}{}, k.sys.unmount(target, flags)
 	})
 	return err
-}
-
-func (k *Kernel) mounted(target string) (bool, error) {
-	found, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(target))
-	return len(found) > 0, err
 }

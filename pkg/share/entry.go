@@ -203,17 +203,14 @@ func (c *Cache) open(e *entry) error {
 // inTable finds the mount at dir; without it the server has no name for Usage,
 // and the answer counts for this mount alone.
 func (c *Cache) inTable(dir string) nfsmount.Entry {
-	found := nfsmount.Entry{Target: dir}
-	table, err := c.cfg.Mounter.Mounts(c.ctx)
+	e, mounted, err := c.cfg.Mounter.MountAt(c.ctx, dir)
 	if err != nil {
 		klog.FromContext(c.ctx).Error(err, "Could not look up the mount of a share", "target", dir)
 	}
-	for _, e := range table {
-		if e.Target == dir {
-			found = e
-		}
+	if !mounted {
+		return nfsmount.Entry{Target: dir}
 	}
-	return found
+	return e
 }
 
 func (c *Cache) unmount(e *entry) {

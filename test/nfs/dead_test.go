@@ -84,6 +84,11 @@ func unmountDead(t *testing.T, export volume.Export, version, otherVersion strin
 	}
 	server.goAway(t)
 
+	within(t, time.Second, "a look at the mount table", func() {
+		if e, mounted, err := k.MountAt(t.Context(), at); err != nil || !mounted || e.Source != dead.Source(sub) {
+			t.Errorf("in the table: %+v, %v, %v", e, mounted, err)
+		}
+	})
 	within(t, 4*time.Second, "the check", func() {
 		if err := k.Check(t.Context(), at); !errors.Is(err, volume.ErrUnreachable) {
 			t.Errorf("check: %v, want ErrUnreachable", err)

@@ -29,6 +29,21 @@ func TestKernelKeepsTheContract(t *testing.T) {
 	}
 }
 
+func TestTheUppermostMountIsSeen(t *testing.T) {
+	export := exports(t)["ext4"]
+	k := kernel(t)
+	at := target(t, k)
+	for range 2 {
+		sub := serverDir(t, export)
+		if err := k.Mount(t.Context(), nfsmount.Mount{Export: export, SubDir: sub, Target: at}); err != nil {
+			t.Fatal(err)
+		}
+		if e, mounted, err := k.MountAt(t.Context(), at); err != nil || !mounted || e.Source != export.Source(sub) {
+			t.Errorf("got %+v, %v, %v, want %s", e, mounted, err, export.Source(sub))
+		}
+	}
+}
+
 func TestVersions(t *testing.T) {
 	for asked, want := range map[string]string{
 		"": "vers=4.2", "vers=4": "vers=4.2", "nfsvers=4.1": "vers=4.1", "v4.0": "vers=4.0", "vers=3": "vers=3",

@@ -41,6 +41,7 @@ func TestMounter(t *testing.T, f Fixture) {
 		"DeadServer":        testDeadServer,
 		"CanceledLeaves":    testCanceledLeavesNothing,
 		"ReadOnlyInTable":   testReadOnlyInTable,
+		"OddTarget":         testOddTarget,
 		"UnmountIdempotent": testUnmountIdempotent,
 		"UnmountBusy":       testUnmountBusy,
 		"Concurrent":        testConcurrent,
@@ -137,6 +138,22 @@ func testReadOnlyInTable(t *testing.T, f Fixture) {
 		if e, ok := f.entry(t, target); !ok || e.ReadOnly != (mode == "ro") {
 			t.Errorf("mounted %s, table has %+v (%v)", mode, e, ok)
 		}
+	}
+}
+
+// The mount table has some characters escaped.
+func testOddTarget(t *testing.T, f Fixture) {
+	target := filepath.Join(f.target(t), "a b\tc\nd\\040#é")
+	if err := os.Mkdir(target, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.mustBeUnmounted(t, target)
+	f.mount(t, "", target)
+	if e, ok := f.entry(t, target); !ok || e.Target != target {
+		t.Errorf("table has %+v (%v), want it at %q", e, ok, target)
+	}
+	if err := errors.Join(f.Mounter.Unmount(t.Context(), target), os.Remove(target)); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -305,12 +322,15 @@ func (f Fixture) entry(t *testing.T, target string) (nfsmount.Entry, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range table {
-		if e.Target == target {
-			return e, true
-		}
+	e, mounted, err := f.Mounter.MountAt(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nfsmount.Entry{}, false
+	if slices.ContainsFunc(table, func(e nfsmount.Entry) bool { return e.Target == target }) != mounted ||
+		mounted && !slices.Contains(table, e) {
+		t.Errorf("at %s there is %+v (%v), the table is %+v", target, e, mounted, table)
+	}
+	return e, mounted
 }
 
 func (f Fixture) mustBeUnmounted(t *testing.T, target string) {

@@ -175,6 +175,16 @@ func (f *Fake) Mounts(context.Context) ([]nfsmount.Entry, error) {
 	return slices.Clone(f.table), nil
 }
 
+// MountAt implements nfsmount.Mounter.
+func (f *Fake) MountAt(_ context.Context, target string) (nfsmount.Entry, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at := f.find(target); at >= 0 {
+		return f.table[at], true, nil
+	}
+	return nfsmount.Entry{}, false, nil
+}
+
 // Check implements nfsmount.Mounter. A mount is stale when its directory is
 // gone from the server.
 func (f *Fake) Check(_ context.Context, target string) error {
