@@ -29,9 +29,9 @@ const (
 // probe is called every few seconds and tells nothing when it succeeds.
 const probe = "Probe"
 
-// logCalls logs every call when it ends, with secrets stripped, and puts a
-// logger that names the call into its context.
-func logCalls(log klog.Logger) grpc.UnaryServerInterceptor {
+// observe measures every call and logs it when it ends, with secrets stripped, and
+// puts a logger that names the call into its context.
+func observe(log klog.Logger, durations *prometheus.HistogramVec) grpc.UnaryServerInterceptor {
 	var calls atomic.Uint64
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		method := path.Base(info.FullMethod)
@@ -44,6 +44,7 @@ func logCalls(log klog.Logger) grpc.UnaryServerInterceptor {
 		began := time.Now()
 		resp, err := handler(klog.NewContext(ctx, log), req)
 		took := time.Since(began)
+		durations.WithLabelValues(method, status.Code(err).String()).Observe(took.Seconds())
 		if err != nil {
 			log.Error(err, "Call failed", keyCode, status.Code(err).String(), keyDuration, took, keyRequest, protosanitizer.StripSecrets(req))
 			return resp, err
@@ -54,22 +55,13 @@ func logCalls(log klog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-func newCallMetrics() *prometheus.HistogramVec {
+func newDurations() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "nfsplugin_rpc_duration_seconds",
 		Help: "Time from a CSI call to its answer, by method and gRPC code.",
 		// From a stat on a warm share to kubelet's patience of two minutes.
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
 	}, []string{keyMethod, keyCode})
-}
-
-func measure(calls *prometheus.HistogramVec) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		began := time.Now()
-		resp, err := handler(ctx, req)
-		calls.WithLabelValues(path.Base(info.FullMethod), status.Code(err).String()).Observe(time.Since(began).Seconds())
-		return resp, err
-	}
 }
 
 // recoverPanics turns a panic into INTERNAL: one bad call must not end the

@@ -41,8 +41,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Register == nil || cfg.Metrics == nil || cfg.DrainTimeout <= 0 {
 		return nil, errors.New("rpc: services, metrics and a positive drain timeout are needed")
 	}
-	calls := newCallMetrics()
-	if err := cfg.Metrics.Register(calls); err != nil {
+	durations := newDurations()
+	if err := cfg.Metrics.Register(durations); err != nil {
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
 	ln, err := Listen(ctx, cfg.Endpoint)
@@ -53,7 +53,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		// Windows that adapt themselves to the network cost a ping for every message,
 		// and a socket on this machine has nothing to adapt to.
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
-		grpc.ChainUnaryInterceptor(logCalls(klog.FromContext(ctx)), measure(calls), stripErrors, recoverPanics),
+		grpc.ChainUnaryInterceptor(observe(klog.FromContext(ctx), durations), stripErrors, recoverPanics),
 	)
 	cfg.Register(s)
 	return &Server{cfg: cfg, ln: ln, grpc: s}, nil
