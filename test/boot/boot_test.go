@@ -99,6 +99,13 @@ func TestOutputIsWhole(t *testing.T) {
 	}
 }
 
+// What keeps the guest quick: see docs/lab.md.
+func TestProgramsSleepLonger(t *testing.T) {
+	if got := boot(t, "--", "cat", "/proc/self/timerslack_ns").stdout; got != "1000000\n" {
+		t.Errorf("a program has a timer slack of %q ns, want 1000000", got)
+	}
+}
+
 func TestCommandThatIsNotThere(t *testing.T) {
 	if r := boot(t, "--", "no-such-command"); r.code != 125 || !strings.Contains(r.stderr, "no-such-command") {
 		t.Errorf("exit code %d, want 125 and the command's name", r.code)
