@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -52,6 +53,9 @@ func takeCPU(dirs string, may unix.CPUSet) (cpu int, taken *os.File, err error) 
 			continue
 		}
 		dir, err := os.Open(filepath.Join(dirs, fmt.Sprintf("cpu%d", cpu)))
+		if errors.Is(err, fs.ErrNotExist) { // no /sys here
+			continue
+		}
 		if err != nil {
 			return 0, nil, err
 		}
