@@ -80,10 +80,10 @@ func lastAt(table io.Reader, target string) (*mountinfo.Info, error) {
 	var lines bytes.Buffer
 	all := bufio.NewScanner(table)
 	all.Buffer(nil, maxLine)
+	all.Split(wholeLines)
 	for all.Scan() {
 		if mayBeAt(all.Bytes(), target) {
 			lines.Write(all.Bytes())
-			lines.WriteByte('\n')
 		}
 	}
 	if err := all.Err(); err != nil {
@@ -96,6 +96,18 @@ func lastAt(table io.Reader, target string) (*mountinfo.Info, error) {
 		return nil, err
 	}
 	return infos[len(infos)-1], nil
+}
+
+// wholeLines is bufio.ScanLines that leaves lines their ends.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	end := bytes.IndexByte(data, '\n') + 1
+	if end == 0 && atEOF {
+		end = len(data)
+	}
+	if end == 0 {
+		return 0, nil, nil
+	}
+	return end, data[:end], nil
 }
 
 // mayBeAt looks at the mount point in a line of the mount table, the fifth field
