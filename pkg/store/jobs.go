@@ -149,7 +149,10 @@ func (j *jobs) join(running *sync.WaitGroup, k key, owner string, want catalog.R
 	running.Go(func() {
 		defer j.wg.Done()
 		defer cancel(nil)
-		made.value, made.err = work(ctx, &made.progress)
+		made.err = unpanicked(ctx, func() (err error) {
+			made.value, err = work(ctx, &made.progress)
+			return err
+		})
 		if cause := context.Cause(ctx); made.err != nil && cause != nil {
 			made.err = fmt.Errorf("%s: stopped at %s: %w", k, &made.progress, cause)
 		}

@@ -71,7 +71,9 @@ func onExport[T any](ctx context.Context, s *Store, k key, e knownExport,
 	err := s.withVolume(ctx, k, s.anyShare(e.export, s.options(e.options)), func(ctx context.Context, h *share.Handle) error {
 		return withRecords(h, func(cat *catalog.Catalog) error {
 			v, err := job(ctx, h, cat)
-			found <- v
+			if err == nil { // once: a job that fails may begin anew
+				found <- v
+			}
 			return err
 		})
 	})

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/klog/v2"
+
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -66,34 +68,35 @@ func (s *Store) snapshotExports(start position, q SnapshotQuery) []knownExport {
 }
 
 // snapshotsOn lists one export after a place, and one more than fit on a page.
-func (s *Store) snapshotsOn(ctx context.Context, e knownExport, after string, q SnapshotQuery) (page []Snapshot, err error) {
+func (s *Store) snapshotsOn(ctx context.Context, e knownExport, after string, q SnapshotQuery) ([]Snapshot, error) {
 	// Not a snapshot's lock: only what is whole is there to be seen.
 	k := key{e.export, volume.MetaDir}
-	options := e.options
 	if len(q.MountOptions) > 0 {
-		options = q.MountOptions
+		e.options = q.MountOptions
 	}
-	err = s.withVolume(ctx, k, s.anyShare(e.export, s.options(options)), func(ctx context.Context, h *share.Handle) error {
-		return withRecords(h, func(cat *catalog.Catalog) error {
-			for where, err := range recordsOf(cat).SnapshotPlaces(after) {
-				if err := errors.Join(err, ctx.Err()); err != nil || q.Max > 0 && len(page) > q.Max {
-					return err
-				}
-				snap, err := readSnapshot(cat, where)
-				if errors.Is(err, fs.ErrNotExist) {
-					continue
-				}
-				if err != nil {
-					return err
-				}
-				if q.Source == nil || snap.isOf(*q.Source) {
-					page = append(page, snap)
-				}
-			}
-			return nil
-		})
+	return onExport(ctx, s, k, e, func(ctx context.Context, _ *share.Handle, cat *catalog.Catalog) ([]Snapshot, error) {
+		return snapshotsIn(ctx, cat, after, q)
 	})
-	return page, err
+}
+
+func snapshotsIn(ctx context.Context, cat *catalog.Catalog, after string, q SnapshotQuery) (page []Snapshot, err error) {
+	for where, err := range recordsOf(cat).SnapshotPlaces(after) {
+		if err := errors.Join(err, ctx.Err()); err != nil || q.Max > 0 && len(page) > q.Max {
+			return page, err
+		}
+		snap, err := readSnapshot(cat, where)
+		var broken *catalog.BrokenError
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case errors.As(err, &broken): // it must not hide all others
+			klog.FromContext(ctx).Error(err, "A record cannot be read; its snapshot is not listed", "place", where)
+		case err != nil:
+			return nil, err
+		case q.Source == nil || snap.isOf(*q.Source):
+			page = append(page, snap)
+		}
+	}
+	return page, nil
 }
 
 func readSnapshot(cat *catalog.Catalog, where string) (Snapshot, error) {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -47,7 +49,7 @@ func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(con
 			return
 		}
 		defer release()
-		done <- s.inShare(ctx, get, job)
+		done <- unpanicked(ctx, func() error { return s.inShare(ctx, get, job) })
 	})
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
@@ -63,6 +65,18 @@ func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(con
 			}
 		}
 	}
+}
+
+// unpanicked makes an error of a panic: what the store does for a call it does in a
+// goroutine, where the interceptor of panics does not see it.
+func unpanicked(ctx context.Context, do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			klog.FromContext(ctx).Error(err, "A call panicked", "stack", string(debug.Stack()))
+		}
+	}()
+	return do()
 }
 
 // answers returns volume.ErrUnreachable when the volume's export is mounted and

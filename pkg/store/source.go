@@ -183,6 +183,7 @@ func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 // the time: deleting begins with a rename, so a source that is still in its
 // place has lost nothing to a delete.
 func (c *content) copyTo(ctx context.Context, to *os.Root, workers int, p *tree.Progress) error {
+	p.Reset() // what an attempt before this one has copied is not in this copy
 	if c.archive != nil {
 		return c.archive.extract(ctx, to, p)
 	}

@@ -31,6 +31,13 @@ func (p *Progress) Gone() int64 { return p.gone.Load() }
 // Devices counts device nodes, which are left out.
 func (p *Progress) Devices() int64 { return p.devices.Load() }
 
+// Reset begins anew, as the copy does that it is of.
+func (p *Progress) Reset() {
+	for _, n := range []*atomic.Int64{&p.bytes, &p.entries, &p.totalBytes, &p.totalEntries, &p.gone, &p.devices} {
+		n.Store(0)
+	}
+}
+
 // SetTotal says how much there is to copy.
 func (p *Progress) SetTotal(bytes, entries int64) {
 	p.totalBytes.Store(bytes)

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// stale has the next job that comes to this step begin anew.
+func (l *lab) stale(at string) { l.failing(at, unix.ESTALE, func(context.Context) {}) }
+
+// What was copied before a copy began anew is not in it: a snapshot whose record
+// counts it too could never be restored.
+func TestCopiesBegunAnewAreWhole(t *testing.T) {
+	l := newLab(t)
+	id := l.create(t, "pvc-1")
+	l.put(t, "pvc-1/d/file")
+	l.stale("put snapshot in its place")
+	s := l.snapshot(t, "snap-1", id)
+	if want := int64(len("pvc-1/d/file")); s.Bytes != want {
+		t.Errorf("the snapshot has %d bytes, want %d", s.Bytes, want)
+	}
+	l.stale("put copy in its place")
+	if _, err := l.Create(t.Context(), l.from("pvc-2", Source{Snapshot: &s.ID})); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.content(t, "pvc-2/d/file"); got != "pvc-1/d/file" {
+		t.Errorf("restored %q", got)
+	}
+	l.mustHaveNoTemp(t)
+}
+
+// A listing that begins anew is one listing, and gives back what it holds.
+func TestListingBegunAnew(t *testing.T) {
+	l := newLab(t)
+	l.create(t, "pvc-1")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range 2 {
+		calls := 0
+		got, err := onExport(ctx, l.Store, key{l.export, volume.MetaDir}, knownExport{export: l.export},
+			func(context.Context, *share.Handle, *catalog.Catalog) (int, error) {
+				if calls++; calls == 1 {
+					return 1, unix.ESTALE
+				}
+				return 2, nil
+			})
+		if err != nil || got != 2 {
+			t.Errorf("got %d, %v, want what was found in the end", got, err)
+		}
+	}
+	if got := l.listAll(t, 0); len(got) != 1 {
+		t.Errorf("after it: %v", got)
+	}
+}
+
+func TestBrokenSnapshotRecordHidesNoOthers(t *testing.T) {
+	l := newLab(t)
+	id := l.create(t, "pvc-1")
+	for _, name := range []string{"snap-1", "snap-2", "snap-3"} {
+		l.snapshot(t, name, id)
+	}
+	broken, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/snapshots/snap-2/*.json"))
+	if err != nil || len(broken) != 1 {
+		t.Fatalf("records %v, %v", broken, err)
+	}
+	if err := os.WriteFile(broken[0], []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	page, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{})
+	if err != nil || len(page) != 2 || page[0].ID.Name != "snap-1" || page[1].ID.Name != "snap-3" {
+		t.Errorf("listed %+v, %v, want the two that can be read", page, err)
+	}
+}
+
+// A panic ends the call that it is of, and neither the process nor what others hold.
+func TestPanicsEndOneCall(t *testing.T) {
+	l := newLab(t)
+	l.panicking("write record")
+	if _, err := l.Create(t.Context(), l.request("pvc-1")); err == nil || !strings.Contains(err.Error(), "panic: write record") {
+		t.Errorf("create: %v", err)
+	}
+	id := l.create(t, "pvc-1")
+	l.panicking("copy")
+	if _, err := l.CreateSnapshot(t.Context(), l.snapshotReq("snap-1", id)); err == nil || !strings.Contains(err.Error(), "panic: copy") {
+		t.Errorf("snapshot: %v", err)
+	}
+	l.snapshot(t, "snap-1", id)
+}
+
+// panicking has the next job that comes to this step panic.
+func (l *lab) panicking(at string) {
+	step := l.step
+	l.step = func(ctx context.Context, name string) error {
+		if name == at {
+			l.step = step
+			panic(name)
+		}
+		return step(ctx, name)
+	}
+}
