@@ -59,6 +59,11 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 			return err
 		}
 	}
+	if want.Adopted {
+		if err := cat.Shared(want.SubDir); err != nil {
+			return err
+		}
+	}
 	if err := s.nameIt(ctx, cat, want); err != nil {
 		return err
 	}

@@ -146,7 +146,10 @@ func (s *Store) lookAndDraft(ctx context.Context, root *os.Root, cat *catalog.Ca
 		}
 		go func() {
 			defer close(drafted)
-			draft, draftErr = cat.Draft(want)
+			draftErr = unpanicked(ctx, func() (err error) {
+				draft, err = cat.Draft(want)
+				return err
+			})
 		}()
 	} else {
 		close(drafted)

@@ -99,6 +99,11 @@ func (d *deletion) withRecord(ctx context.Context) error {
 			return err
 		}
 	}
+	if rec.Adopted {
+		if err := d.cat.Shared(rec.SubDir); err != nil {
+			return err
+		}
+	}
 	mine, err := d.dispose(ctx, d.policy(rec, d.id))
 	if err != nil || !mine {
 		return err
@@ -128,7 +133,7 @@ func (d *deletion) withoutRecord(ctx context.Context) error {
 	}
 	// It may lie around or within a volume that has a record and must not take that
 	// with it.
-	if err := d.cat.Conflict(d.id.SubDir); err != nil {
+	if err := errors.Join(d.cat.Conflict(d.id.SubDir), d.cat.Shared(d.id.SubDir)); err != nil {
 		return err
 	}
 	_, err = d.dispose(ctx, policy)
