@@ -29,7 +29,7 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	if err != nil {
 		return Created{}, err
 	}
-	made, err := runJob(ctx, s, k, req.Source.export().Server, id.Name, want, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
+	made, err := runJob(ctx, s, k, []volume.Export{req.Source.export()}, id.Name, want, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
 		err = s.alone(ctx, k, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(export, req.MountOptions)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {

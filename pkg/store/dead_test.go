@@ -51,3 +51,53 @@ func TestServerDiesUnderAJob(t *testing.T) {
 		l.create(t, "pvc-1")
 	})
 }
+
+// A copy hangs with the server of its source as with its own. Who waits for it, who
+// makes it again and who deletes it is told which one does not answer.
+func TestServerDiesUnderACopy(t *testing.T) {
+	for _, dead := range []string{"source.test", "nfs.test"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t)
+			req := l.request("pvc-1")
+			req.Params.Export = l.addExport(t, "source.test")
+			source, err := l.Create(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := make(chan struct{})
+			var revive func()
+			l.step = func(_ context.Context, name string) error {
+				if name == "copy" {
+					revive = l.fake.Hang(dead)
+					<-back
+				}
+				return nil
+			}
+			clone := func() error {
+				_, err := l.Create(t.Context(), l.from("new", Source{Volume: &source.ID}))
+				return err
+			}
+			for what, call := range map[string]func() error{
+				"clone": clone, "clone again": clone,
+				"delete": func() error {
+					synctest.Wait()
+					return l.Delete(t.Context(), l.id("new"), nil)
+				},
+			} {
+				if what == "delete" {
+					go clone() //nolint:errcheck // that it runs is all that is needed
+				}
+				began := time.Now()
+				err := call()
+				if !errors.Is(err, volume.ErrUnreachable) || !strings.Contains(err.Error(), dead) || time.Since(began) > 10*time.Second {
+					t.Errorf("%s after %s: %v, want that %s does not answer", what, time.Since(began), err, dead)
+				}
+			}
+			revive()
+			l.step = func(ctx context.Context, _ string) error { return ctx.Err() }
+			close(back)
+			l.delete(t, l.id("new"))
+			l.mustHaveNoTemp(t)
+		})
+	}
+}

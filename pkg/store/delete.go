@@ -29,7 +29,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	k, mountOptions := key{id.Export, id.SubDir}, s.options(mountOptions)
-	if err := s.copies.cancel(ctx, k, id.Name); err != nil {
+	if err := s.endCopy(ctx, k, id.Name); err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	d := &deletion{Store: s, k: k, id: id}

@@ -64,7 +64,7 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 	}
 	k, options := groupKey(id), s.options(req.MountOptions)
 	want := catalog.Record{Name: req.Name, SubDir: dir, Source: sourcesOf(req.Sources)}
-	made, err := runJob(ctx, s, k, serversOf(req.Sources), dir, want, func(ctx context.Context, p *tree.Progress) (made Group, err error) {
+	made, err := runJob(ctx, s, k, exportsOf(req.Sources), dir, want, func(ctx context.Context, p *tree.Progress) (made Group, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
@@ -107,10 +107,10 @@ func sourcesOf(list []Handle) string {
 	return strings.Join(names, ", ")
 }
 
-func serversOf(list []Handle) string {
-	var servers []string
+func exportsOf(list []Handle) []volume.Export {
+	var exports []volume.Export
 	for _, h := range list {
-		servers = append(servers, h.Export.Server)
+		exports = append(exports, h.Export)
 	}
-	return strings.Join(slices.Compact(servers), ", ")
+	return slices.Compact(exports)
 }

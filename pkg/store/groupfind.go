@@ -110,7 +110,7 @@ func sameMembers(rec catalog.Group, members []string) error {
 // volume.ErrInvalid when other members are in it, those of share.Cache.
 func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
 	k, options := groupKey(id), s.options(mountOptions)
-	err := s.copies.cancel(ctx, k, id.Name)
+	err := s.endCopy(ctx, k, id.Name)
 	if err == nil {
 		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(id.Export, options)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +36,8 @@ type jobs struct {
 
 type job struct {
 	want     catalog.Record // of what it makes; the same for identical calls
-	owner    string         // whose deletion ends it
+	from     []volume.Export
+	owner    string // whose deletion ends it
 	progress tree.Progress
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
@@ -59,19 +62,19 @@ func (j *jobs) close() {
 	j.wg.Wait()
 }
 
-// runJob begins the job of key k, which copies from these servers, or joins the one
-// that runs. When ctx is about
-// to end first, the error is volume.ErrInProgress and tells how far the job is.
+// runJob begins the job of key k, which copies from these exports, or joins the one
+// that runs. When ctx is about to end first, the error is volume.ErrInProgress and
+// tells how far the job is.
 //
 // A job waits for a server that does not answer, as the kernel does; the callers
 // hear of it.
-func runJob[T any](ctx context.Context, s *Store, k key, from, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
+func runJob[T any](ctx context.Context, s *Store, k key, from []volume.Export, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
 	var none T
-	if err := s.answers(ctx, k); err != nil {
+	if err := s.answers(ctx, k, from...); err != nil {
 		return none, err
 	}
-	j, err := s.copies.join(&s.jobs, k, owner, want, func(ctx context.Context, p *tree.Progress) (any, error) {
-		release, err := s.copying.take(ctx, from+" to "+k.export.Server)
+	j, err := s.copies.join(&s.jobs, k, from, owner, want, func(ctx context.Context, p *tree.Progress) (any, error) {
+		release, err := s.copying.take(ctx, serversOf(from)+" to "+k.export.Server)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +87,9 @@ func runJob[T any](ctx context.Context, s *Store, k key, from, owner string, wan
 	defer s.copies.leave(k, j)
 	waitCtx, cancel := answering(ctx)
 	defer cancel()
-	if err := s.await(waitCtx, k, j); err != nil {
+	if err := s.await(waitCtx, k, j); errors.Is(err, errNotYet) {
+		return none, fmt.Errorf("%s: %w: copying %s", k, volume.ErrInProgress, &j.progress)
+	} else if err != nil {
 		return none, err
 	}
 	if j.err != nil {
@@ -97,7 +102,9 @@ func runJob[T any](ctx context.Context, s *Store, k key, from, owner string, wan
 	return value, nil
 }
 
-// await waits for the job as long as its server is there.
+var errNotYet = errors.New("it has not ended yet")
+
+// await waits for the job until ctx ends, or until one of its servers does not answer.
 func (s *Store) await(ctx context.Context, k key, j *job) error {
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
@@ -106,13 +113,21 @@ func (s *Store) await(ctx context.Context, k key, j *job) error {
 		case <-j.done:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: copying %s", k, volume.ErrInProgress, &j.progress)
+			return fmt.Errorf("%w: %w", errNotYet, ctx.Err())
 		case <-again.C:
-			if err := s.answers(ctx, k); err != nil {
+			if err := s.answers(ctx, k, j.from...); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+func serversOf(list []volume.Export) string {
+	var servers []string
+	for _, e := range list {
+		servers = append(servers, e.Server)
+	}
+	return strings.Join(slices.Compact(servers), ", ")
 }
 
 // answering ends a little before ctx, so that the answer arrives in time.
@@ -125,7 +140,7 @@ func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-early))
 }
 
-func (j *jobs) join(running *sync.WaitGroup, k key, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (any, error)) (*job, error) {
+func (j *jobs) join(running *sync.WaitGroup, k key, from []volume.Export, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (any, error)) (*job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if have := j.byKey[k]; have != nil {
@@ -143,7 +158,7 @@ func (j *jobs) join(running *sync.WaitGroup, k key, owner string, want catalog.R
 		return nil, errClosing
 	}
 	ctx, cancel := context.WithCancelCause(j.ctx)
-	made := &job{want: want, owner: owner, cancel: cancel, done: make(chan struct{}), waiting: 1}
+	made := &job{want: want, from: from, owner: owner, cancel: cancel, done: make(chan struct{}), waiting: 1}
 	j.byKey[k] = made
 	j.wg.Add(1)
 	running.Go(func() {
@@ -206,24 +221,26 @@ func (j *jobs) forget(k key, e *job) {
 // errDeleted ends a job whose result is not wanted any more.
 var errDeleted = fmt.Errorf("%w: it was deleted while it was being made", volume.ErrNotFound)
 
-// cancel ends the job of k for its owner, if there is one, and waits for it.
-func (j *jobs) cancel(ctx context.Context, k key, owner string) error {
-	j.mu.Lock()
-	running := j.byKey[k]
-	j.mu.Unlock()
+// endCopy ends the job of k for its owner, if there is one, and waits for it.
+func (s *Store) endCopy(ctx context.Context, k key, owner string) error {
+	running := s.copies.running(k)
 	if running == nil || running.owner != owner {
 		return nil
 	}
 	running.cancel(errDeleted)
-	select {
-	case <-running.done:
-	case <-ctx.Done():
-		return fmt.Errorf("%s: the copy is still being stopped: %w", k, ctx.Err())
+	if err := s.await(ctx, k, running); err != nil {
+		return fmt.Errorf("%s: the copy is still being stopped: %w", k, err)
 	}
+	s.copies.mu.Lock()
+	defer s.copies.mu.Unlock()
+	s.copies.forget(k, running)
+	return nil
+}
+
+func (j *jobs) running(k key) *job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.forget(k, running)
-	return nil
+	return j.byKey[k]
 }
 
 // use notes that a copy is being made of k.

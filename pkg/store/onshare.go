@@ -79,11 +79,13 @@ func unpanicked(ctx context.Context, do func() error) (err error) {
 	return do()
 }
 
-// answers returns volume.ErrUnreachable when the volume's export is mounted and
-// its server does not answer.
-func (s *Store) answers(ctx context.Context, k key) error {
-	if err := s.cfg.Shares.Answers(ctx, k.export); errors.Is(err, volume.ErrUnreachable) {
-		return fmt.Errorf("%s: %w", k, err)
+// answers returns volume.ErrUnreachable when the volume's export, or one of others
+// that the call needs, is mounted and its server does not answer.
+func (s *Store) answers(ctx context.Context, k key, others ...volume.Export) error {
+	for _, export := range append([]volume.Export{k.export}, others...) {
+		if err := s.cfg.Shares.Answers(ctx, export); errors.Is(err, volume.ErrUnreachable) {
+			return fmt.Errorf("%s: %w", k, err)
+		}
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 		id.Export = *req.Export
 	}
 	k, src, options := snapshotKey(id), &Source{Volume: &req.Source}, s.options(req.MountOptions)
-	made, err := runJob(ctx, s, k, req.Source.Export.Server, id.Source, catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()}, func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
+	made, err := runJob(ctx, s, k, []volume.Export{req.Source.Export}, id.Source, catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()}, func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
@@ -174,7 +174,7 @@ func tellDevices(ctx context.Context, snapshotID string, p *tree.Progress) {
 // volume.ErrInGroup, those of share.Cache.
 func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
 	k, options := snapshotKey(id), s.options(mountOptions)
-	err := s.copies.cancel(ctx, k, id.Source)
+	err := s.endCopy(ctx, k, id.Source)
 	if err == nil {
 		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			s.reclaim.resume(id.Export, options)
