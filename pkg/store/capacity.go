@@ -14,7 +14,7 @@ import (
 // Capacity returns how many bytes the driver can still write to the export.
 func (s *Store) Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error) {
 	free := make(chan int64, 1)
-	err := s.withVolume(ctx, key{export: export}, s.anyShare(export, s.options(mountOptions)), func(_ context.Context, h *share.Handle) error {
+	err := s.withVolume(ctx, key{export: export}, s.anyShare(export, s.options(export, mountOptions)), func(_ context.Context, h *share.Handle) error {
 		st, err := statfs(h.Root())
 		if err == nil {
 			free <- int64(st.Bavail) * st.Bsize

@@ -50,7 +50,6 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	export := req.Params.Export
 	var made Created
 	err = s.withVolume(ctx, key{export, want.SubDir}, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
-		s.reclaim.resume(export, req.MountOptions)
 		return withCatalog(h, func(cat *catalog.Catalog) (err error) {
 			made, err = s.create(ctx, h.Root(), cat, want, req.Size)
 			return err

@@ -31,7 +31,6 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	}
 	made, err := runJob(ctx, s, k, []volume.Export{req.Source.export()}, id.Name, want, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
 		err = s.alone(ctx, k, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
-			s.reclaim.resume(export, req.MountOptions)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
 				made, err = s.createCopy(ctx, h, cat, k, want, req, p)
 				return err

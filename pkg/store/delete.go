@@ -28,13 +28,12 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err := volume.CheckSubDir(id.SubDir); err != nil { // never the export itself
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
-	k, mountOptions := key{id.Export, id.SubDir}, s.options(mountOptions)
+	k, mountOptions := key{id.Export, id.SubDir}, s.options(id.Export, mountOptions)
 	if err := s.endCopy(ctx, k, id.Name); err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	d := &deletion{Store: s, k: k, id: id}
 	err := s.withVolume(ctx, k, s.anyShare(id.Export, mountOptions), func(ctx context.Context, h *share.Handle) error {
-		s.reclaim.resume(id.Export, mountOptions)
 		if err := s.copies.free(k); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -171,12 +172,39 @@ func TestUnreadableRecordStopsDelete(t *testing.T) {
 	l.mustHave(t, live("pvc-1")...)
 }
 
+// Whatever call comes first, and without one where the export is to be listed.
 func TestReclaimResumes(t *testing.T) {
-	l := newLab(t)
-	l.put(t, ".nfs-csi/trash/pvc-0.1700000000000000000/a/b")
-	l.put(t, ".nfs-csi/trash/pvc-9.1700000000000000001/a")
-	l.create(t, "pvc-1")
-	l.mustHave(t, live("pvc-1")...)
+	for name, begin := range map[string]func(*testing.T, *lab){
+		"create": func(t *testing.T, l *lab) { l.delete(t, l.create(t, "pvc-1")) },
+		"capacity": func(t *testing.T, l *lab) {
+			if _, err := l.Capacity(t.Context(), l.export, nil); err != nil {
+				t.Error(err)
+			}
+		},
+		"none": func(t *testing.T, l *lab) { l.startListing(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.put(t, ".nfs-csi/trash/pvc-0.1700000000000000000/a/b")
+			l.put(t, ".nfs-csi/trash/pvc-9.1700000000000000001/a")
+			begin(t, l)
+			l.mustHave(t)
+		})
+	}
+}
+
+func (l *lab) startListing(t *testing.T) {
+	t.Helper()
+	s, err := New(t.Context(), Config{Shares: l.cfg.Shares, ReclaimWorkers: 1, CopyWorkers: 1, Exports: []volume.Export{l.export}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.all = append(l.all, s)
+	t.Cleanup(func() {
+		if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestTrashName(t *testing.T) {

@@ -138,7 +138,7 @@ func (s *Store) withRecord(ctx context.Context, id volume.ID, mountOptions []str
 		return err
 	}
 	k := key{id.Export, id.SubDir}
-	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(mountOptions)), func(ctx context.Context, h *share.Handle) error {
+	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(id.Export, mountOptions)), func(ctx context.Context, h *share.Handle) error {
 		return withRecords(h, func(cat *catalog.Catalog) error {
 			rec, err := find(h.Root(), cat, id)
 			if err != nil {

@@ -62,11 +62,10 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 	if req.Export != nil {
 		id.Export = *req.Export
 	}
-	k, options := groupKey(id), s.options(req.MountOptions)
+	k, options := groupKey(id), s.options(id.Export, req.MountOptions)
 	want := catalog.Record{Name: req.Name, SubDir: dir, Source: sourcesOf(req.Sources)}
 	made, err := runJob(ctx, s, k, exportsOf(req.Sources), dir, want, func(ctx context.Context, p *tree.Progress) (made Group, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
-			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
 				made, err = s.createGroup(ctx, h, cat, id, req, p)
 				return err

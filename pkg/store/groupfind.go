@@ -62,7 +62,7 @@ func groupOf(cat *catalog.Catalog, rec catalog.Group) (Group, error) {
 // Errors: volume.ErrInvalid when other members are, those of share.Cache.
 func (s *Store) GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (Group, error) {
 	var found Group
-	get := s.anyShare(id.Export, s.options(mountOptions))
+	get := s.anyShare(id.Export, s.options(id.Export, mountOptions))
 	err := s.withVolume(ctx, groupKey(id), get, func(_ context.Context, h *share.Handle) error {
 		return withRecords(h, func(cat *catalog.Catalog) error {
 			rec, err := recordsOf(cat).ReadGroup(id.Name)
@@ -109,11 +109,10 @@ func sameMembers(rec catalog.Group, members []string) error {
 // Errors: volume.ErrInUse while a volume is being made from a member,
 // volume.ErrInvalid when other members are in it, those of share.Cache.
 func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
-	k, options := groupKey(id), s.options(mountOptions)
+	k, options := groupKey(id), s.options(id.Export, mountOptions)
 	err := s.endCopy(ctx, k, id.Name)
 	if err == nil {
 		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
-			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) error { return s.deleteGroup(ctx, cat, id, members) })
 		})
 	}

@@ -33,6 +33,23 @@ func (k *known) add(export volume.Export, options []string) {
 	}
 }
 
+// mounted is add with options that are newer than those of before.
+func (k *known) mounted(export volume.Export, options []string) {
+	k.add(export, options)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.exports[export].options = options
+}
+
+func (k *known) options(export volume.Export) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.exports[export]; e != nil {
+		return e.options
+	}
+	return nil
+}
+
 func (k *known) saw(id volume.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -68,7 +68,7 @@ func onExport[T any](ctx context.Context, s *Store, k key, e knownExport,
 	job func(context.Context, *share.Handle, *catalog.Catalog) (T, error),
 ) (T, error) {
 	found := make(chan T, 1)
-	err := s.withVolume(ctx, k, s.anyShare(e.export, s.options(e.options)), func(ctx context.Context, h *share.Handle) error {
+	err := s.withVolume(ctx, k, s.anyShare(e.export, s.options(e.export, e.options)), func(ctx context.Context, h *share.Handle) error {
 		return withRecords(h, func(cat *catalog.Catalog) error {
 			v, err := job(ctx, h, cat)
 			if err == nil { // once: a job that fails may begin anew

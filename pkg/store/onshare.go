@@ -169,7 +169,8 @@ func (s *Store) thisShare(export volume.Export, options []string) acquire {
 	return func(ctx context.Context) (*share.Handle, error) {
 		h, err := s.cfg.Shares.Acquire(ctx, export, options)
 		if err == nil {
-			s.known.add(export, options)
+			s.known.mounted(export, options)
+			s.reclaim.resume(export, options)
 		}
 		return h, err
 	}
@@ -181,15 +182,20 @@ func (s *Store) anyShare(export volume.Export, options []string) acquire {
 		h, err := s.cfg.Shares.AcquireAny(ctx, export, options)
 		if err == nil {
 			s.known.add(export, options)
+			s.reclaim.resume(export, options)
 		}
 		return h, err
 	}
 }
 
-// options are those the caller knows, or else the configured ones.
-func (s *Store) options(known []string) []string {
-	if len(known) == 0 {
-		return s.cfg.MountOptions
+// options are those the caller says, or else those that this process has mounted the
+// export with for a class, which its records have too, or else the configured ones.
+func (s *Store) options(export volume.Export, said []string) []string {
+	if len(said) > 0 {
+		return said
 	}
-	return known
+	if worked := s.known.options(export); len(worked) > 0 {
+		return worked
+	}
+	return s.cfg.MountOptions
 }

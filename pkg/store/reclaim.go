@@ -196,7 +196,10 @@ func (r *reclaimer) pass(export volume.Export, options []string) (removed int64,
 		return 0, err
 	}
 	defer h.Release()
-	err = withCatalog(h, func(cat *catalog.Catalog) error {
+	err = withRecords(h, func(cat *catalog.Catalog) error {
+		if cat == nil { // nothing was ever deleted here
+			return nil
+		}
 		names, failed := endAbandoned(r.ctx, h.Root(), cat, time.Now())
 		trash, err := fs.ReadDir(cat.Meta().FS(), catalog.TrashDir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

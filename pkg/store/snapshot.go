@@ -65,10 +65,9 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 	if req.Export != nil {
 		id.Export = *req.Export
 	}
-	k, src, options := snapshotKey(id), &Source{Volume: &req.Source}, s.options(req.MountOptions)
+	k, src, options := snapshotKey(id), &Source{Volume: &req.Source}, s.options(id.Export, req.MountOptions)
 	made, err := runJob(ctx, s, k, []volume.Export{req.Source.Export}, id.Source, catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()}, func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
-			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
 				made, err = s.createSnapshot(ctx, h, cat, id, req, p)
 				return err
@@ -173,11 +172,10 @@ func tellDevices(ctx context.Context, snapshotID string, p *tree.Progress) {
 // Errors: volume.ErrInUse while a volume is being made from it,
 // volume.ErrInGroup, those of share.Cache.
 func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
-	k, options := snapshotKey(id), s.options(mountOptions)
+	k, options := snapshotKey(id), s.options(id.Export, mountOptions)
 	err := s.endCopy(ctx, k, id.Source)
 	if err == nil {
 		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
-			s.reclaim.resume(id.Export, options)
 			return withCatalog(h, func(cat *catalog.Catalog) error {
 				if err := s.copies.free(k); err != nil {
 					return err
@@ -221,7 +219,7 @@ func (s *Store) deleteSnapshot(ctx context.Context, root *os.Root, cat *catalog.
 // GetSnapshot returns the snapshot, or volume.ErrSnapshotNotFound.
 func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (Snapshot, error) {
 	var found Snapshot
-	get := s.anyShare(id.Export, s.options(mountOptions))
+	get := s.anyShare(id.Export, s.options(id.Export, mountOptions))
 	err := s.withVolume(ctx, snapshotKey(id), get, func(_ context.Context, h *share.Handle) error {
 		return withRecords(h, func(cat *catalog.Catalog) error {
 			rec, err := recordsOf(cat).ReadSnapshot(snapshotPlace(id))

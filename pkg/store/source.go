@@ -68,7 +68,7 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 	h := target
 	if !sameExport {
 		var err error
-		if h, err = s.anyShare(src.export(), s.cfg.MountOptions)(ctx); err != nil {
+		if h, err = s.anyShare(src.export(), s.options(src.export(), nil))(ctx); err != nil {
 			release()
 			return nil, fmt.Errorf("source: %w", err)
 		}

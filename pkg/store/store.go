@@ -100,6 +100,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	for _, export := range cfg.Exports {
 		s.known.add(export, cfg.MountOptions)
+		s.reclaim.resume(export, cfg.MountOptions)
 	}
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(copyCollector{s}); err != nil {
@@ -133,7 +134,7 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 		return err
 	}
 	k := key{id.Export, id.SubDir}
-	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(mountOptions)), func(_ context.Context, h *share.Handle) error {
+	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(id.Export, mountOptions)), func(_ context.Context, h *share.Handle) error {
 		info, err := lstat(h.Root(), id.SubDir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
