@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/klog/v2"
@@ -173,10 +176,12 @@ func validates(id volume.ID, req *csi.ValidateVolumeCapabilitiesRequest) error {
 }
 
 // secretOptions are mount options for calls that have no capability to carry
-// them, under the key csi-driver-nfs has for them.
+// them, under the key csi-driver-nfs has for them, in upper or lower case as there.
 func secretOptions(secrets map[string]string) []string {
-	if options := secrets[volume.KeyMountOptions]; options != "" {
-		return []string{options}
+	for _, key := range slices.Sorted(maps.Keys(secrets)) {
+		if options := secrets[key]; options != "" && strings.EqualFold(key, volume.KeyMountOptions) {
+			return []string{options}
+		}
 	}
 	return nil
 }

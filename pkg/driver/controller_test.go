@@ -108,10 +108,12 @@ func TestDeleteVolume(t *testing.T) {
 		_, err := l.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id})
 		mustFail(t, err, code, "")
 	}
-	_, err := l.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{
-		VolumeId: "nfs.test#never-mounted#v##", Secrets: map[string]string{"mountOptions": "vers=9"},
-	})
-	mustFail(t, err, codes.InvalidArgument, "vers=9")
+	for _, key := range []string{"mountOptions", "mountoptions"} {
+		_, err := l.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{
+			VolumeId: "nfs.test#never-mounted#v##", Secrets: map[string]string{key: "vers=9", "other": "x"},
+		})
+		mustFail(t, err, codes.InvalidArgument, "vers=9")
+	}
 }
 
 func TestValidateVolumeCapabilities(t *testing.T) {

@@ -124,6 +124,26 @@ func TestProbePort(t *testing.T) {
 	}
 }
 
+func TestFamily(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "vers=3": "", "tcp": "", "proto=tcp": "4", "proto=tcp6": "6", "proto=udp6": "6", "proto=rdma": "4", "proto=rdma6": "6",
+		"vers=3,mountproto=tcp6": "6", "vers=3,proto=tcp,mountproto=udp": "4",
+	} {
+		o, err := ParseOptions([]string{in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.family("nas.example"); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+		for _, literal := range []string{"192.0.2.1", "2001:db8::1"} {
+			if got := o.family(literal); got != "" {
+				t.Errorf("%q of %s: %q", in, literal, got)
+			}
+		}
+	}
+}
+
 func TestNextAttempt(t *testing.T) {
 	all := version{}.candidates()
 	if want := []version{{4, 2}, {4, 1}, {4, 0}, {major: 3}}; !slices.Equal(all, want) {

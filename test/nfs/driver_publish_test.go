@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/nfs-csi/nfs-csi/pkg/driver"
@@ -90,6 +91,45 @@ func TestPublishIPv6(t *testing.T) {
 		export.Server = server
 		s.publish(t, publishReq(t, export, sub))
 	}
+}
+
+// Of a name with addresses of both kinds the one is taken that proto= is of: the kernel
+// refuses the other.
+func TestPublishOfANameWithBothFamilies(t *testing.T) {
+	s := plugin(t)
+	export := exports(t)["xfs"]
+	sub := serverDir(t, export)
+	export.Server = "dual.test"
+	hosts(t, "127.0.0.1 dual.test\n::1 dual.test\n")
+	for option, want := range map[string]string{
+		// A client of version 4 finds out that both are one server, and stays with the
+		// address that it knows.
+		"vers=4.2,proto=tcp": "", "vers=4.2,proto=tcp6": "",
+		"vers=3,proto=tcp": "127.0.0.1", "vers=3,proto=tcp6": "::1",
+	} {
+		req := publishReq(t, export, sub, option)
+		s.publish(t, req)
+		if got := mountAt(t, req.GetTargetPath()).VFSOptions; want != "" && !strings.Contains(got+",", ",addr="+want+",") {
+			t.Errorf("%s: mounted with %s, want addr=%s", option, got, want)
+		}
+	}
+}
+
+// hosts puts another /etc/hosts in place until the test ends.
+func hosts(t *testing.T, content string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(file, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount("/etc/hosts", 0); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A pod's end does not touch the mount of the pod that replaced it, in whatever
