@@ -239,3 +239,19 @@ func TestArchiveIsNoVolume(t *testing.T) {
 	l.delete(t, id)
 	l.mustHave(t, "archived-data")
 }
+
+// What archived- makes longer than a volume's path may be is archived like any other.
+func TestArchiveOfALongPath(t *testing.T) {
+	l := newLab(t)
+	subDir := strings.Repeat(strings.Repeat("d", 200)+"/", 5) + "volume-of-19-bytes."
+	id := l.createAs(t, l.classed("pvc-1", subDir, volume.OnDeleteArchive))
+	l.put(t, subDir+"/data")
+	for range 2 {
+		l.delete(t, id)
+	}
+	archived := filepath.Join(filepath.Dir(subDir), "archived-"+filepath.Base(subDir), "data")
+	if got := l.content(t, archived); got != subDir+"/data" {
+		t.Errorf("archived %q", got)
+	}
+	l.mustHaveNoTemp(t)
+}

@@ -50,7 +50,7 @@ func makePlace(export *os.Root, subDir string) (place, error) {
 }
 
 func walkPlace(export *os.Root, subDir string, mkdir bool) (place, error) {
-	if err := volume.CheckSubDir(subDir); err != nil { // never the export itself
+	if err := volume.CheckBelow(subDir); err != nil { // never the export itself
 		return place{}, err
 	}
 	p := place{parent: export, name: path.Base(subDir), close: func() {}}

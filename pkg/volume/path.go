@@ -47,11 +47,17 @@ func CheckComponent(s string) error {
 // CheckSubDir reports why s cannot be a volume's directory relative to its
 // export. The empty path, which would be the export itself, is refused.
 func CheckSubDir(s string) error {
-	if s == "" {
-		return fmt.Errorf("%w: empty volume directory, it would be the export itself", ErrInvalid)
-	}
 	if len(s) > maxPath {
 		return fmt.Errorf("%w: volume directory of %d bytes, at most %d are possible", ErrInvalid, len(s), maxPath)
+	}
+	return CheckBelow(s)
+}
+
+// CheckBelow is CheckSubDir for a path of any length: the name of an archive is longer
+// than that of its volume.
+func CheckBelow(s string) error {
+	if s == "" {
+		return fmt.Errorf("%w: empty volume directory, it would be the export itself", ErrInvalid)
 	}
 	if path.IsAbs(s) {
 		return fmt.Errorf("%w: volume directory %q is absolute", ErrInvalid, s)
