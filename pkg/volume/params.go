@@ -117,10 +117,14 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 	if a.Mode, err = ParseMode(values[strings.ToLower(KeyMountPermissions)]); err != nil {
 		return Attributes{}, fmt.Errorf("volumeAttributes: %s: %w", KeyMountPermissions, err)
 	}
-	if a.SubDir != "" {
-		if err := CheckSubDir(a.SubDir); err != nil {
-			return Attributes{}, fmt.Errorf("volumeAttributes: %w", err)
-		}
+	if a.SubDir == "" {
+		return a, nil
+	}
+	if a.SubDir, err = fillIn(a.SubDir, values); err == nil {
+		err = CheckSubDir(a.SubDir)
+	}
+	if err != nil {
+		return Attributes{}, fmt.Errorf("volumeAttributes: %w", err)
 	}
 	return a, nil
 }

@@ -61,6 +61,23 @@ func TestParseAttributes(t *testing.T) {
 	if want := (Attributes{Export: Export{"fd00::1", "/e"}, SubDir: "v"}); err != nil || back != want {
 		t.Errorf("its own context: %+v, %v, want %+v", back, err, want)
 	}
+	for sub, want := range map[string]string{
+		"${pvc.metadata.namespace}/${pvc.metadata.name}": "team/claim", "x-${.PVC.name}": "x-claim",
+		"${pv.metadata.name}/${other}": "${pv.metadata.name}/${other}",
+	} {
+		a, err := ParseAttributes(map[string]string{
+			"server": "s", "share": "/e", "subDir": sub, "csi.storage.k8s.io/pvc/name": "claim", "csi.storage.k8s.io/pvc/namespace": "team",
+		})
+		if err != nil || a.SubDir != want {
+			t.Errorf("subDir %q of a claim: %q, %v, want %q", sub, a.SubDir, err, want)
+		}
+	}
+	for _, value := range []string{"..", "a/b", ".nfs-csi"} {
+		_, err := ParseAttributes(map[string]string{"server": "s", "share": "/e", "subDir": "${pvc.metadata.name}", "csi.storage.k8s.io/pvc/name": value})
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("a claim named %q: %v, want ErrInvalid", value, err)
+		}
+	}
 	for _, sub := range []string{"..", "../v", "a/../../b", `a\b`, "a//b", ".nfs-csi/trash", "${pvc.metadata.name}\n"} {
 		if _, err := ParseAttributes(map[string]string{"server": "s", "share": "/e", "subDir": sub}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("subDir %q: %v, want ErrInvalid", sub, err)

@@ -50,6 +50,24 @@ func ExpandSubDir(template string, metadata map[string]string) (string, error) {
 	return subDir, nil
 }
 
+// fillIn is what csi-driver-nfs makes of a subDir at each publish: a token whose value
+// the attributes have gets it. Any other is text, as it may be the name of a directory
+// that is there.
+func fillIn(subDir string, attributes map[string]string) (string, error) {
+	var pairs []string
+	for token, key := range templateKeys() {
+		text, value := "${"+token+"}", attributes[key]
+		if value == "" || !strings.Contains(subDir, text) {
+			continue
+		}
+		if err := CheckComponent(value); err != nil {
+			return "", fmt.Errorf("value of %s: %w", text, err)
+		}
+		pairs = append(pairs, text, value)
+	}
+	return strings.NewReplacer(pairs...).Replace(subDir), nil // once: values have no tokens
+}
+
 func tokenValue(token string, metadata map[string]string) (string, error) {
 	if strings.HasPrefix(token, ".PVC.labels.") || strings.HasPrefix(token, ".PVC.annotations.") {
 		return "", fmt.Errorf("%w: ${%s}: a CSI driver is not told labels and annotations of claims; "+
