@@ -86,7 +86,7 @@ func (a *App) driver(ctx context.Context, metrics prometheus.Registerer) (*drive
 		if err != nil {
 			return nil, err
 		}
-		cfg.Volumes = a.volumes
+		cfg.Volumes, cfg.OwnMounts = a.volumes, a.shares.Dir()
 		sources.Shares, sources.Volumes = a.shares, a.volumes
 	}
 	if err := metrics.Register(driver.NewCollector(sources)); err != nil {

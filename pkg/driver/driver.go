@@ -67,6 +67,8 @@ type Config struct {
 	// NodeID and Mounter are needed for the Node service.
 	NodeID  string
 	Mounter Mounter
+	// OwnMounts is the directory below which this process itself mounts exports.
+	OwnMounts string
 	// Volumes is needed for the Controller service.
 	Volumes Volumes
 	// Ephemeral is nil where inline volumes are refused.

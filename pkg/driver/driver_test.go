@@ -47,7 +47,7 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{Name: "nfs.csi.internal", Version: "v1", Mode: ModeAll, NodeID: "node-1", Mounter: l.fake, Volumes: volumes})
+	d, err := New(Config{Name: "nfs.csi.internal", Version: "v1", Mode: ModeAll, NodeID: "node-1", Mounter: l.fake, Volumes: volumes, OwnMounts: shares.Dir()})
 	if err != nil {
 		t.Fatal(err)
 	}

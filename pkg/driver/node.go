@@ -22,7 +22,7 @@ type node struct {
 }
 
 func newNode(cfg Config) *node {
-	return &node{id: cfg.NodeID, mounter: cfg.Mounter, publisher: publisher{mounter: cfg.Mounter}, ephemeral: cfg.Ephemeral}
+	return &node{id: cfg.NodeID, mounter: cfg.Mounter, publisher: publisher{mounter: cfg.Mounter, own: cfg.OwnMounts}, ephemeral: cfg.Ephemeral}
 }
 
 func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {

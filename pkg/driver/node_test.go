@@ -159,6 +159,20 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// The mount of the export that the controller of the same process has is no pod's.
+func TestAloneOnAWholeExport(t *testing.T) {
+	l := newLab(t)
+	l.create(t, "pvc-1")
+	req := l.publishReq(&csi.Volume{VolumeId: "static", VolumeContext: map[string]string{"server": "nfs.test", "share": "/export"}})
+	req.VolumeCapability = capability(alone)
+	if _, err := l.NodePublishVolume(t.Context(), req); err != nil {
+		t.Error(err)
+	}
+	req.TargetPath += "-2"
+	_, err := l.NodePublishVolume(t.Context(), req)
+	mustFail(t, err, codes.FailedPrecondition, l.target)
+}
+
 func TestAloneHasOneWinner(t *testing.T) {
 	l := newLab(t)
 	v := l.create(t, "pvc-1")

@@ -34,6 +34,7 @@ type publication struct {
 // is what the mount table says, also after a restart.
 type publisher struct {
 	mounter Mounter
+	own     string // directory of the controller's mounts, which are no publications
 	targets keylock.Locker[string]
 	sources keylock.Locker[string] // taken after targets, for publications that are to be alone
 }
@@ -168,6 +169,9 @@ func (p *publisher) checkAlone(ctx context.Context, pub publication) error {
 		return err
 	}
 	for _, e := range table {
+		if p.own != "" && filepath.Dir(e.Target) == p.own {
+			continue
+		}
 		// Root tells the volume itself from kubelet's bind mounts of directories in it.
 		if e.IsNFS() && e.Root == "/" && e.Source == pub.mount.Source() && e.Target != pub.mount.Target {
 			return fmt.Errorf("%w: %s is published at %s", errInUse, e.Source, e.Target)

@@ -81,6 +81,9 @@ func New(ctx context.Context, cfg Config) (*Cache, error) {
 	return &Cache{cfg: cfg, ctx: life, stop: stop, entries: map[string]*entry{}}, nil
 }
 
+// Dir is where the mount points are, as the mount table has it.
+func (c *Cache) Dir() string { return c.cfg.Dir }
+
 // clean unmounts what is mounted below dir and removes the empty mount points.
 // It removes nothing that has content: should an unmount have failed, that
 // content is somebody's data.
