@@ -101,3 +101,23 @@ func TestServerDiesUnderACopy(t *testing.T) {
 		})
 	}
 }
+
+// What has been copied is found again without its source.
+func TestCopyIsFoundWithoutItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		req := l.request("pvc-1")
+		req.Params.Export = l.addExport(t, "source.test")
+		source, err := l.Create(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dead := range []string{"none", "source.test"} {
+			defer l.fake.Hang(dead)()
+			time.Sleep(time.Minute) // what answered a moment ago is not asked again
+			if _, err := l.Create(t.Context(), l.from("new", Source{Volume: &source.ID})); err != nil {
+				t.Errorf("while %s hangs: %v", dead, err)
+			}
+		}
+	})
+}

@@ -70,7 +70,8 @@ func (j *jobs) close() {
 // hear of it.
 func runJob[T any](ctx context.Context, s *Store, k key, from []volume.Export, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
 	var none T
-	if err := s.answers(ctx, k, from...); err != nil {
+	// Of the sources only who waits asks: what was made before needs none.
+	if err := s.answers(ctx, k); err != nil {
 		return none, err
 	}
 	j, err := s.copies.join(&s.jobs, k, from, owner, want, func(ctx context.Context, p *tree.Progress) (any, error) {
