@@ -45,9 +45,12 @@ func boot(t *testing.T, args ...string) run {
 		t.Fatal(err)
 	}
 	r := run{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
-	t.Logf("exit code %d\nstdout: %s\nstderr: %s", r.code, r.stdout, r.stderr)
+	t.Logf("exit code %d\nstdout: %s\nstderr: %s", r.code, end(r.stdout), end(r.stderr))
 	return r
 }
+
+// end is as much of a program's output as a reader of the log wants to see.
+func end(output string) string { return output[max(0, len(output)-4096):] }
 
 // running counts the kernels that use a scratch directory.
 func running(t *testing.T, scratch string) int {

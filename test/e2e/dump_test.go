@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -92,12 +93,20 @@ func (d dumper) pods(namespace string, previous bool) {
 	}
 	for _, pod := range pods.Items {
 		for _, status := range pod.Status.ContainerStatuses {
-			d.printf("pod %s %s container %s restarts=%d state=%+v\n",
-				pod.Name, pod.Status.Phase, status.Name, status.RestartCount, status.State)
 			d.log(pod, status.Name, false)
 			if previous && status.RestartCount > 0 {
 				d.log(pod, status.Name, true)
 			}
+		}
+	}
+	for _, pod := range pods.Items {
+		for _, status := range pod.Status.ContainerStatuses {
+			state, err := json.Marshal(status.State)
+			if err != nil {
+				state = []byte(err.Error())
+			}
+			d.printf("pod %s %s container %s ready=%t restarts=%d state=%s\n",
+				pod.Name, pod.Status.Phase, status.Name, status.Ready, status.RestartCount, state)
 		}
 	}
 }
