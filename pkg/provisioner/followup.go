@@ -54,6 +54,21 @@ func (s *session) end(creation *plan.Creation) {
 	s.protection.release(creation.Origin, name)
 }
 
+// deleting takes the note back of a volume that is about to be deleted: that it has
+// a PersistentVolume tells that it was saved, which nobody can see any more once it
+// is gone. The process that saved it has died before it took the note back.
+func (s *session) deleting(volume *corev1.PersistentVolume) {
+	name := volume.Name
+	if s.journal.Entry(name) == nil || !s.busy.start(name) {
+		return // a try makes it anew
+	}
+	defer s.busy.end(name)
+	creation, err := plan.RestoreCreation(s.journal.Entry(name))
+	if err == nil && s.config.Node.Abandoned(s.staying(volume), nil, creation.Template) == plan.RemainsSaved {
+		s.end(creation)
+	}
+}
+
 // followUp looks after the volumes in the making that no claim leads to any
 // longer: left behind by a process that died, or by a claim that is gone.
 func (s *session) followUp(ctx context.Context) {

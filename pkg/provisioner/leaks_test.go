@@ -117,12 +117,57 @@ func TestVolumeThatWasNeverMadeIsForgotten(t *testing.T) {
 	calls := len(w.driver.Creates())
 	w.run()
 	eventually(t, "the driver is asked", func() bool { return len(w.driver.Creates()) > calls })
-	eventually(t, "the journal is empty", func() bool {
-		object, err := w.client.CoreV1().ConfigMaps("nfs-csi").Get(t.Context(), "csi-provisioner-test", metav1.GetOptions{})
-		return err == nil && len(object.BinaryData["volumes.json.gz"]) < 40
-	})
+	w.awaitEmptyJournal()
 	if w.volume("pvc-uid-data") != nil {
 		t.Error("there is a PersistentVolume")
+	}
+}
+
+func (w *world) awaitEmptyJournal() {
+	w.Helper()
+	eventually(w.T, "the journal is empty", func() bool {
+		object, err := w.client.CoreV1().ConfigMaps("nfs-csi").Get(w.Context(), "csi-provisioner-test", metav1.GetOptions{})
+		return err == nil && len(object.BinaryData["volumes.json.gz"]) < 40
+	})
+}
+
+// The next process starts with the deletion of what the journal has still.
+func TestDiedBeforeTheNoteWasTakenBack(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	var dying atomic.Bool
+	w.client.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		dying.Store(true)
+		return false, nil, nil
+	})
+	w.client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if dying.Load() {
+			return true, nil, apierrors.NewInternalError(errors.New("the process has died"))
+		}
+		return false, nil, nil
+	})
+	w.createClaim(testClaim("data"))
+	volume := w.awaitVolume("pvc-uid-data")
+	w.kill()
+	dying.Store(false)
+	w.deleteClaim("data")
+	volume.Status.Phase = corev1.VolumeReleased
+	if _, err := w.client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	goOn := make(chan struct{})
+	w.driver.OnDelete(func(ctx context.Context, _ *csi.DeleteVolumeRequest, next func() (*csi.DeleteVolumeResponse, error)) (*csi.DeleteVolumeResponse, error) {
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+		}
+		return next()
+	})
+	w.run()
+	w.awaitEmptyJournal()
+	close(goOn)
+	w.awaitGone("pvc-uid-data")
+	if calls := len(w.driver.Creates()); calls != 1 || len(w.driver.Volumes()) != 0 {
+		t.Errorf("CreateVolume was called %d times, the driver has %v", calls, w.driver.Volumes())
 	}
 }
 

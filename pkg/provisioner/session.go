@@ -48,6 +48,7 @@ func (s *session) Provision(ctx context.Context, options controller.ProvisionOpt
 func (s *session) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
+	s.deleting(volume)
 	return s.retried(s.remove(ctx, volume), volume.Name)
 }
 
