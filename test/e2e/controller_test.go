@@ -83,6 +83,7 @@ func TestControllerKilledBeforeVolumeIsSaved(t *testing.T) {
 	})
 	e.waitRefused("CreateVolume is over: the volume was to be saved, and refused", class, refusals)
 
+	e.write(volumeName(claim), "before", "the kill\n")
 	leader := e.leader(time.Now())
 	if err := kill(e.find(leader, provisionerProgram), e.find(leader, pluginProgram)); err != nil {
 		t.Fatal(err)
@@ -98,6 +99,9 @@ func TestControllerKilledBeforeVolumeIsSaved(t *testing.T) {
 
 	e.waitBound(claim)
 	e.expectExactly(class, volumeName(claim))
+	if got := e.read(volumeName(claim), "before"); got != "the kill\n" {
+		t.Errorf("the volume is not the one that was made first: its file holds %q", got)
+	}
 	e.deleteClaim(claim)
 	e.expectExactly(class)
 }
