@@ -140,20 +140,6 @@ func (c *Catalog) Conflict(subDir string) error {
 	return c.below(subDir)
 }
 
-// Shared returns volume.ErrOwned for a directory that is an export of its own: the
-// volumes in it are nobody's here to give away or to delete. One that this process may
-// not look into is none of the driver's.
-func (c *Catalog) Shared(subDir string) error {
-	fd, err := openBeneath(int(c.exportDir.Fd()), path.Join(subDir, volume.MetaDir), unix.O_PATH|unix.O_DIRECTORY)
-	switch {
-	case err == nil:
-		return errors.Join(fmt.Errorf("%w: %s is used as a share itself and may hold volumes: %s is in it", volume.ErrOwned, subDir, volume.MetaDir), unix.Close(fd))
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, fs.ErrPermission):
-		return nil
-	}
-	return fmt.Errorf("look for a share in %s: %w", subDir, err)
-}
-
 func (c *Catalog) above(subDir string) error {
 	for dir := path.Dir(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
 		_, err := c.meta.Lstat(recordPath(dir))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -59,7 +60,7 @@ func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog
 			return err
 		}
 	}
-	if want.Adopted {
+	if want.Adopted || path.Dir(want.SubDir) != "." {
 		if err := cat.Shared(want.SubDir); err != nil {
 			return err
 		}

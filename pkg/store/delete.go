@@ -98,12 +98,13 @@ func (d *deletion) withRecord(ctx context.Context) error {
 			return err
 		}
 	}
-	if rec.Adopted {
+	policy := d.policy(rec, d.id)
+	if rec.Adopted && policy != volume.OnDeleteRetain {
 		if err := d.cat.Shared(rec.SubDir); err != nil {
 			return err
 		}
 	}
-	mine, err := d.dispose(ctx, d.policy(rec, d.id))
+	mine, err := d.dispose(ctx, policy)
 	if err != nil || !mine {
 		return err
 	}
@@ -132,7 +133,11 @@ func (d *deletion) withoutRecord(ctx context.Context) error {
 	}
 	// It may lie around or within a volume that has a record and must not take that
 	// with it.
-	if err := errors.Join(d.cat.Conflict(d.id.SubDir), d.cat.Shared(d.id.SubDir)); err != nil {
+	err = d.cat.Conflict(d.id.SubDir)
+	if err == nil && policy != volume.OnDeleteRetain {
+		err = d.cat.Shared(d.id.SubDir)
+	}
+	if err != nil {
 		return err
 	}
 	_, err = d.dispose(ctx, policy)

@@ -65,6 +65,9 @@ func (d *deletion) hold() (mine bool, err error) {
 	case d.held != nil:
 		mine = rec.Same(d.first)
 	}
+	if err == nil && (d.held == nil || rec.Adopted) {
+		err = catalog.Shared(d.root, d.id.SubDir)
+	}
 	if mine = mine && err == nil && d.policy(rec, d.id) == volume.OnDeleteDelete; !mine && d.held != nil {
 		err = errors.Join(err, d.held.Close())
 	}

@@ -1,9 +1,13 @@
 package store
 
 import (
+	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -42,6 +46,87 @@ func TestShareWithinAShareIsSpared(t *testing.T) {
 	spared("archive of a predecessor's", l.Delete(t.Context(), legacy, nil))
 	_, err := l.Create(t.Context(), l.classed("pvc-3", "team", volume.OnDeleteDelete))
 	spared("adoption", err)
+}
+
+// What is below such a directory is that share's as well.
+func TestVolumesBelowAShareAreSpared(t *testing.T) {
+	l := newLab(t)
+	l.put(t, "team/readme")
+	adopted := l.createAs(t, l.classed("pvc-0", "team/data", volume.OnDeleteDelete))
+	l.put(t, "team/data/precious")
+	l.forgetRecord(t, "team/data")
+	team := volume.Export{Server: l.export.Server, Share: "/export/team"}
+	l.fake.AddExport(team, filepath.Join(l.dir, "team"))
+	req := l.request("pvc-1")
+	req.Params.Export, req.Params.SubDir = team, "data"
+	if _, err := l.Create(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	spared := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, volume.ErrOwned) {
+			t.Errorf("%s: %v, want ErrOwned", what, err)
+		}
+		if got := l.content(t, "team/data/precious"); got != "team/data/precious" {
+			t.Errorf("%s leaves %q", what, got)
+		}
+	}
+	for _, subDir := range []string{"team/data", "team/data/deeper", "team/new", "team/new/deeper"} {
+		_, err := l.Create(t.Context(), l.classed("pvc-2", subDir, volume.OnDeleteDelete))
+		spared("a volume at "+subDir, err)
+	}
+	spared("delete of a predecessor's", l.Delete(t.Context(), adopted, nil))
+	l.full("take directory away", nothing)
+	spared("delete on a full disk", l.Delete(t.Context(), adopted, nil))
+}
+
+// There is no room for records either: nobody has looked yet whose it is.
+func TestShareWithinAShareIsSparedOnAFullDisk(t *testing.T) {
+	l := newLab(t)
+	team := volume.Export{Server: l.export.Server, Share: "/export/team"}
+	if err := os.Mkdir(filepath.Join(l.dir, "team"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.fake.AddExport(team, filepath.Join(l.dir, "team"))
+	req := l.request("pvc-1")
+	req.Params.Export = team
+	if _, err := l.Create(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	l.put(t, "team/pvc-1/precious")
+	d := &deletion{Store: l.Store, k: key{l.export, "team"}, id: l.id("team")}
+	err := l.withVolume(t.Context(), d.k, l.anyShare(l.export, nil), func(ctx context.Context, h *share.Handle) error {
+		return d.inPlace(ctx, h, unix.ENOSPC)
+	})
+	if !errors.Is(err, volume.ErrOwned) || !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("got %v, want ErrOwned, and that there is no room", err)
+	}
+	l.mustHaveOn(t, "team/pvc-1/precious")
+}
+
+// Nothing is deleted of what is kept, so that nobody needs to know whose it is.
+func TestShareWithinAShareIsRetained(t *testing.T) {
+	for _, policy := range []volume.OnDelete{volume.OnDeleteRetain, volume.OnDeleteDelete, volume.OnDeleteArchive} {
+		l := newLab(t)
+		l.put(t, "data/file")
+		adopted := l.createAs(t, l.classed("pvc-1", "data", policy))
+		l.put(t, "data/.nfs-csi/file")
+		for _, what := range []string{"adopted", "predecessor's"} {
+			adopted.OnDelete = policy
+			if err := l.Delete(t.Context(), adopted, nil); (err == nil) != (policy == volume.OnDeleteRetain) {
+				t.Errorf("%s, %s: %v", what, policy, err)
+			}
+			l.mustHaveOn(t, "data/file")
+			l.forgetRecord(t, "data")
+		}
+	}
+}
+
+func (l *lab) mustHaveOn(t *testing.T, name string) {
+	t.Helper()
+	if got := l.content(t, name); got != name {
+		t.Errorf("%s holds %q", name, got)
+	}
 }
 
 func (l *lab) forgetRecord(t *testing.T, subDir string) {
