@@ -40,8 +40,14 @@ type reclaimer struct {
 
 	mu      sync.Mutex
 	seen    map[volume.Export]bool
-	running map[volume.Export]chan struct{} // a token wakes the goroutine
+	running map[volume.Export]*reclaiming
 	backlog map[volume.Export]*Backlog
+}
+
+// reclaiming is the work on one export.
+type reclaiming struct {
+	wake    chan struct{} // a token wakes the goroutine
+	options []string      // of the mount, as they were said last
 }
 
 // Backlog is what is left of deleted volumes on an export, as far as it is known:
@@ -83,7 +89,7 @@ func newReclaimer(ctx context.Context, shares Shares, workers, rate int) *reclai
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	return &reclaimer{
 		shares: shares, workers: workers, rate: rate, after: reclaimAfter, ctx: ctx, stop: stop,
-		seen: map[volume.Export]bool{}, running: map[volume.Export]chan struct{}{}, backlog: map[volume.Export]*Backlog{},
+		seen: map[volume.Export]bool{}, running: map[volume.Export]*reclaiming{}, backlog: map[volume.Export]*Backlog{},
 	}
 }
 
@@ -105,33 +111,38 @@ func (r *reclaimer) resume(export volume.Export, options []string) {
 	}
 }
 
-// kick says that there is trash on the export.
+// kick says that there is trash on the export, which can be mounted with the options.
 func (r *reclaimer) kick(export volume.Export, options []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
 		return
 	}
-	wake, ok := r.running[export]
-	if !ok {
-		wake = make(chan struct{}, 1)
-		r.running[export] = wake
-		r.wg.Go(func() { r.run(export, options, wake) })
+	work := r.running[export]
+	if work == nil {
+		work = &reclaiming{wake: make(chan struct{}, 1)}
+		r.running[export] = work
+		r.wg.Go(func() { r.run(export, work) })
 	}
+	work.options = options
+	work.again()
+}
+
+func (w *reclaiming) again() {
 	select {
-	case wake <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
 // run makes a pass for every wake-up, and again after a failure, later each
 // time, until there is nothing to do.
-func (r *reclaimer) run(export volume.Export, options []string, wake chan struct{}) {
+func (r *reclaimer) run(export volume.Export, work *reclaiming) {
 	log := klog.FromContext(r.ctx).WithValues("export", export.String())
 	delay := reclaimRetryMin
-	for !r.idle(export, wake) {
-		r.lull(wake)
-		removed, err := r.pass(export, options)
+	for !r.idle(export, work.wake) {
+		r.lull(work.wake)
+		removed, err := r.pass(export, work)
 		if r.ctx.Err() != nil {
 			return
 		}
@@ -143,14 +154,21 @@ func (r *reclaimer) run(export volume.Export, options []string, wake chan struct
 			continue
 		}
 		log.Error(err, "Could not reclaim deleted volumes", "retryIn", delay)
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-		case <-r.ctx.Done():
-		}
-		timer.Stop()
+		r.wait(reclaimRetryMin, nil)
+		// Whoever deletes a volume could use the export.
+		r.wait(delay-reclaimRetryMin, work.wake)
 		delay = min(2*delay, reclaimRetryMax)
-		r.kick(export, options)
+		work.again()
+	}
+}
+
+func (r *reclaimer) wait(delay time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-r.ctx.Done():
 	}
 }
 
@@ -190,7 +208,10 @@ func (r *reclaimer) idle(export volume.Export, wake chan struct{}) bool {
 }
 
 // pass removes what is in the trash now, and what dead processes left in tmp.
-func (r *reclaimer) pass(export volume.Export, options []string) (removed int64, err error) {
+func (r *reclaimer) pass(export volume.Export, work *reclaiming) (removed int64, err error) {
+	r.mu.Lock()
+	options := work.options
+	r.mu.Unlock()
 	h, err := r.shares.AcquireAny(r.ctx, export, options)
 	if err != nil {
 		return 0, err
