@@ -64,21 +64,27 @@ func TestListingBegunAnew(t *testing.T) {
 }
 
 func TestBrokenSnapshotRecordHidesNoOthers(t *testing.T) {
-	l := newLab(t)
-	id := l.create(t, "pvc-1")
-	for _, name := range []string{"snap-1", "snap-2", "snap-3"} {
-		l.snapshot(t, name, id)
-	}
-	broken, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/snapshots/snap-2/*.json"))
-	if err != nil || len(broken) != 1 {
-		t.Fatalf("records %v, %v", broken, err)
-	}
-	if err := os.WriteFile(broken[0], []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	page, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{})
-	if err != nil || len(page) != 2 || page[0].ID.Name != "snap-1" || page[1].ID.Name != "snap-3" {
-		t.Errorf("listed %+v, %v, want the two that can be read", page, err)
+	for name, text := range map[string]string{
+		"no record":      "{",
+		"of another ID":  `{"version": 1, "name": "snap-2", "id": "of a later version", "sourceID": "nfs.test#export#pvc-1"}`,
+		"of a later one": `{"version": 1000}`,
+	} {
+		l := newLab(t)
+		id := l.create(t, "pvc-1")
+		for _, name := range []string{"snap-1", "snap-2", "snap-3"} {
+			l.snapshot(t, name, id)
+		}
+		broken, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/snapshots/snap-2/*.json"))
+		if err != nil || len(broken) != 1 {
+			t.Fatalf("records %v, %v", broken, err)
+		}
+		if err := os.WriteFile(broken[0], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		page, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{})
+		if err != nil || len(page) != 2 || page[0].ID.Name != "snap-1" || page[1].ID.Name != "snap-3" {
+			t.Errorf("%s: listed %+v, %v, want the two that can be read", name, page, err)
+		}
 	}
 }
 

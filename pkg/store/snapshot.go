@@ -130,7 +130,7 @@ func sameVolume(a, b volume.ID) bool {
 func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	id, err := volume.ParseSnapshotID(rec.ID)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, err)
+		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
 	}
 	return Snapshot{ID: id, SourceID: rec.SourceID, Bytes: rec.Bytes, Created: rec.Created}, nil
 }
