@@ -112,7 +112,7 @@ func (c *Catalog) Publish(d *Draft) error {
 func (c *Catalog) publish(d *Draft) error {
 	if err := c.placeAlone(d); err != nil {
 		// Directories may have been made for it, as far as others did not.
-		return errors.Join(err, c.prune(d.record.SubDir), c.Drop(d))
+		return errors.Join(err, c.Prune(d.record.SubDir), c.Drop(d))
 	}
 	// Others see this record now: of two controllers that claim a directory and one
 	// below it, at least one sees the other. That nothing was below, the rename has

@@ -81,7 +81,7 @@ func (h *Held) Remove() error {
 			return err
 		}
 		if gone {
-			return h.cat.prune(path.Dir(h.rec.SubDir))
+			return h.cat.Prune(path.Dir(h.rec.SubDir))
 		}
 		// Or a Replace came in between.
 	}
@@ -114,7 +114,7 @@ func (h *Held) Replace(r Record) error {
 func (c *Catalog) Remove(r Record) error {
 	err := c.holding(r, (*Held).Remove)
 	if isGone(err) { // of directories that led to it something may be left
-		return c.prune(r.SubDir)
+		return c.Prune(r.SubDir)
 	}
 	return err
 }
@@ -140,9 +140,9 @@ func (c *Catalog) holding(r Record, do func(*Held) error) error {
 	return errors.Join(err, h.Close())
 }
 
-// prune removes the directories that lead to subDir, and its own, as far as they
-// are empty.
-func (c *Catalog) prune(subDir string) error {
+// Prune removes the directories that led to the record of subDir, and its own, as
+// far as they are empty.
+func (c *Catalog) Prune(subDir string) error {
 	for dir := path.Clean(subDir); dir != "."; dir = path.Dir(dir) {
 		if empty, err := c.rmdir(dir); err != nil || !empty {
 			return err

@@ -123,17 +123,27 @@ func (d *deletion) withRecord(ctx context.Context) error {
 func (d *deletion) withoutRecord(ctx context.Context) error {
 	policy := d.policy(catalog.Record{}, d.id)
 	there, _, err := directoryThere(d.root, d.id.SubDir) // a file or a symlink is no volume
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !there && policy == volume.OnDeleteArchive:
-		return d.finishArchive(ctx)
-	case !there:
-		return d.finishTaken()
 	}
+	if there {
+		err = d.legacy(ctx, policy)
+	} else {
+		err = d.finish(ctx, policy)
+	}
+	if err != nil {
+		return err
+	}
+	// A process may have been killed after it removed the record, and before the
+	// directory that it was in.
+	return d.cat.Prune(d.id.SubDir)
+}
+
+// legacy ends the volume of a directory that no record says anything of.
+func (d *deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
 	// It may lie around or within a volume that has a record and must not take that
 	// with it.
-	err = d.cat.Conflict(d.id.SubDir)
+	err := d.cat.Conflict(d.id.SubDir)
 	if err == nil && policy != volume.OnDeleteRetain {
 		err = d.cat.Shared(d.id.SubDir)
 	}
@@ -142,6 +152,14 @@ func (d *deletion) withoutRecord(ctx context.Context) error {
 	}
 	_, err = d.dispose(ctx, policy)
 	return err
+}
+
+// finish ends what a process was killed in, which may have been nothing.
+func (d *deletion) finish(ctx context.Context, policy volume.OnDelete) error {
+	if policy == volume.OnDeleteArchive {
+		return d.finishArchive(ctx)
+	}
+	return d.finishTaken()
 }
 
 // dispose does what the policy says with the directory. It was not the volume's

@@ -61,6 +61,31 @@ func TestDeleteLegacy(t *testing.T) {
 	l.mustHave(t)
 }
 
+// A controller was killed after it removed the record, and before its directory.
+func TestDeleteAfterOneKilledAtItsEnd(t *testing.T) {
+	for _, policy := range []volume.OnDelete{volume.OnDeleteDelete, volume.OnDeleteRetain, volume.OnDeleteArchive} {
+		l := newLab(t)
+		l.createAs(t, l.classed("pvc-1", "team/one", volume.OnDeleteDelete))
+		id := l.createAs(t, l.classed("pvc-2", "team/two", policy))
+		kept := []string{"team/two"}
+		errs := []error{
+			os.Remove(filepath.Join(l.dir, ".nfs-csi/names/pvc-2")),
+			os.Remove(filepath.Join(l.dir, ".nfs-csi/volumes/team/two/.record.json")),
+		}
+		if policy != volume.OnDeleteRetain {
+			kept, errs = nil, append(errs, os.Remove(filepath.Join(l.dir, "team/two")))
+		}
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Delete(t.Context(), id, nil); err != nil {
+			t.Errorf("%s: %v", policy, err)
+		}
+		l.mustHave(t, append(kept, "team", ".nfs-csi/volumes/team", ".nfs-csi/names/pvc-1",
+			"team/one", ".nfs-csi/volumes/team/one", ".nfs-csi/volumes/team/one/.record.json")...)
+	}
+}
+
 func TestDeleteRetains(t *testing.T) {
 	l := newLab(t)
 	l.put(t, "old/data")
