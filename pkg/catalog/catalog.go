@@ -19,6 +19,8 @@ import (
 const (
 	volumesDir = "volumes"
 	namesDir   = "names"
+	// retainedDir has a file for each volume that NoteRetained was told of.
+	retainedDir = "retained"
 	// SnapshotsDir has a directory for each snapshot that is whole.
 	SnapshotsDir = "snapshots"
 	TrashDir     = "trash"

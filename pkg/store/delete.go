@@ -108,8 +108,21 @@ func (d *deletion) withRecord(ctx context.Context) error {
 	if err != nil || !mine {
 		return err
 	}
-	// Last: as long as there is something that a repeated call must do, there is
-	// the record, and nobody can adopt the directory.
+	return d.forget(ctx, policy)
+}
+
+// forget removes the record. Last: as long as there is something that a repeated call
+// must do, there is the record, and nobody can adopt the directory.
+func (d *deletion) forget(ctx context.Context, policy volume.OnDelete) error {
+	rec := d.held.Record()
+	if policy == volume.OnDeleteRetain && d.policy(catalog.Record{}, d.id) != policy {
+		if err := d.step(ctx, "note that it is retained"); err != nil {
+			return err
+		}
+		if err := d.cat.NoteRetained(d.id.Name, rec); err != nil {
+			return err
+		}
+	}
 	if err := d.step(ctx, "remove record"); err != nil {
 		return err
 	}
@@ -121,8 +134,11 @@ func (d *deletion) withRecord(ctx context.Context) error {
 
 // withoutRecord deletes a volume that was made by a predecessor, or is gone.
 func (d *deletion) withoutRecord(ctx context.Context) error {
-	policy := d.policy(catalog.Record{}, d.id)
 	there, _, err := directoryThere(d.root, d.id.SubDir) // a file or a symlink is no volume
+	if err != nil {
+		return err
+	}
+	policy, err := d.lastPolicy()
 	if err != nil {
 		return err
 	}
@@ -213,6 +229,19 @@ func (d *deletion) mine() (bool, error) {
 // what the driver's default is now.
 func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
 	return cmp.Or(rec.OnDelete, id.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
+}
+
+// lastPolicy is that of a volume which has no record, or has none any more.
+func (d *deletion) lastPolicy() (volume.OnDelete, error) {
+	policy := d.policy(catalog.Record{}, d.id)
+	if d.cat == nil || policy == volume.OnDeleteRetain {
+		return policy, nil
+	}
+	retained, err := d.cat.Retained(d.id.Name, d.id.SubDir)
+	if retained {
+		policy = volume.OnDeleteRetain
+	}
+	return policy, err
 }
 
 // trashName is for people to recognize and unique by its time.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -112,6 +114,52 @@ func TestPolicy(t *testing.T) {
 		s := &Store{cfg: Config{OnDelete: tt.flag}}
 		if got := s.policy(catalog.Record{OnDelete: tt.record}, volume.ID{OnDelete: tt.id}); got != tt.want {
 			t.Errorf("record %q, ID %q, flag %q: %q, want %q", tt.record, tt.id, tt.flag, got, tt.want)
+		}
+	}
+}
+
+// The record that says so is gone when the call is repeated, as after its answer was
+// lost, and the ID says to delete.
+func TestDeleteRetainsWhatTheRecordSaid(t *testing.T) {
+	for _, subDir := range []string{"pvc-1", "team/data"} {
+		for _, legacy := range []bool{false, true} {
+			l := newLab(t)
+			l.put(t, subDir+"/file")
+			id := l.id(subDir)
+			if !legacy {
+				id = l.createAs(t, l.classed("pvc-1", subDir, volume.OnDeleteDelete))
+			}
+			if err := l.Modify(t.Context(), id, volume.Mutable{OnDelete: volume.OnDeleteRetain}, nil); err != nil {
+				t.Fatal(err)
+			}
+			l.full("note that it is retained", nothing)
+			if err := l.Delete(t.Context(), id, nil); !errors.Is(err, unix.ENOSPC) {
+				t.Errorf("without room for the note: %v", err)
+			}
+			for range 3 {
+				if err := l.Delete(t.Context(), id, nil); err != nil {
+					t.Error(err)
+				}
+				if got := l.content(t, subDir+"/file"); got != subDir+"/file" {
+					t.Fatalf("%s, legacy=%v: the directory that was to be retained holds %q", subDir, legacy, got)
+				}
+			}
+			l.full("take directory away", nothing)
+			if err := l.Delete(t.Context(), id, nil); err != nil {
+				t.Error(err)
+			}
+			// It belongs to nobody and can be another's.
+			later := l.createAs(t, l.classed("pvc-2", subDir, volume.OnDeleteDelete))
+			if err := l.Delete(t.Context(), id, nil); err != nil {
+				t.Error(err)
+			}
+			if got := l.content(t, subDir+"/file"); got != subDir+"/file" {
+				t.Errorf("it was deleted under the later one: %q", got)
+			}
+			l.delete(t, later)
+			if _, err := os.Stat(filepath.Join(l.dir, subDir)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the later one is there: %v", err)
+			}
 		}
 	}
 }

@@ -59,19 +59,33 @@ func (d *deletion) hold() (mine bool, err error) {
 			return false, err
 		}
 	}
-	switch {
-	case d.held == nil && d.first.Name == "":
-		mine, err = true, recordsOf(d.cat).Conflict(d.id.SubDir)
-	case d.held != nil:
-		mine = rec.Same(d.first)
+	if d.held == nil {
+		return d.holdsNone()
 	}
-	if err == nil && (d.held == nil || rec.Adopted) {
+	mine = rec.Same(d.first) && d.policy(rec, d.id) == volume.OnDeleteDelete
+	if mine && rec.Adopted {
 		err = catalog.Shared(d.root, d.id.SubDir)
 	}
-	if mine = mine && err == nil && d.policy(rec, d.id) == volume.OnDeleteDelete; !mine && d.held != nil {
-		err = errors.Join(err, d.held.Close())
+	if !mine || err != nil {
+		return false, errors.Join(err, d.held.Close())
 	}
-	return mine, err
+	return true, nil
+}
+
+// holdsNone is hold for a volume that has no record.
+func (d *deletion) holdsNone() (mine bool, err error) {
+	if d.first.Name != "" {
+		return false, nil // it had one
+	}
+	policy, err := d.lastPolicy()
+	if err != nil || policy != volume.OnDeleteDelete {
+		return false, err
+	}
+	err = recordsOf(d.cat).Conflict(d.id.SubDir)
+	if err == nil {
+		err = catalog.Shared(d.root, d.id.SubDir)
+	}
+	return err == nil, err
 }
 
 func (d *deletion) endInPlace(ctx context.Context, at place) error {

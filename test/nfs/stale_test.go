@@ -93,8 +93,10 @@ func policySince(t *testing.T, w *turns) {
 	if err := w.b.Modify(t.Context(), w.id("pvc-1", "pvc-1"), volume.Mutable{OnDelete: volume.OnDeleteRetain}, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.delete(t, w.a, "pvc-1", "pvc-1")
-	mustContain(t, w.dir, "pvc-1")
+	for _, s := range []*store.Store{w.a, w.b, w.a} { // that the ID says to delete does not count
+		w.delete(t, s, "pvc-1", "pvc-1")
+		mustContain(t, w.dir, "pvc-1", ".nfs-csi/retained/pvc-1")
+	}
 }
 
 func aroundSince(t *testing.T, w *turns) {
