@@ -47,14 +47,11 @@ func (c *Catalog) ReadGroup(name string) (Group, error) {
 
 func decodeGroup(b []byte) (Group, error) {
 	var g Group
-	if err := json.Unmarshal(b, &g); err != nil {
-		return Group{}, fmt.Errorf("not a record: %w", err)
+	if err := unmarshal(b, &g, &g.Version); err != nil {
+		return Group{}, err
 	}
-	switch {
-	case g.Version < 1 || g.Version > recordVersion:
-		return Group{}, fmt.Errorf("record version %d, this driver knows up to %d", g.Version, recordVersion)
-	case g.Name == "" || g.ID == "" || len(g.Members) == 0:
-		return Group{}, fmt.Errorf("record without a name, an ID or members")
+	if g.Name == "" || g.ID == "" || len(g.Members) == 0 {
+		return Group{}, &BrokenError{"record without a name, an ID or members"}
 	}
 	return g, nil
 }

@@ -43,39 +43,23 @@ func (c *Catalog) NotedDirectoryOf(name string) (Record, error) {
 // NoteDirectoryOf is SetDirectoryOf for a name that has no note; fs.ErrExist if
 // it has one. Of any number of controllers exactly one succeeds.
 func (c *Catalog) NoteDirectoryOf(name string, r Record) error {
-	return c.putNote(name, r, func(temp string) error {
-		err := c.meta.Link(temp, namePath(name))
-		if errors.Is(err, fs.ErrExist) && c.same(temp, namePath(name)) {
+	note := namePath(name)
+	return noteError(name, c.putNote(note, r, func(temp string) error {
+		err := c.meta.Link(temp, note)
+		if errors.Is(err, fs.ErrExist) && c.same(temp, note) {
 			err = nil // the reply was lost and the server saw the request twice
 		}
 		return errors.Join(err, c.meta.Remove(temp))
-	})
+	}))
 }
 
 // SetDirectoryOf notes the directory of the volume that r is the record of,
 // whatever was noted before.
 func (c *Catalog) SetDirectoryOf(name string, r Record) error {
-	return c.putNote(name, r, func(temp string) error {
-		if err := c.meta.Rename(temp, namePath(name)); err != nil {
-			return errors.Join(err, c.meta.Remove(temp))
-		}
-		return nil
-	})
+	return noteError(name, c.setNote(namePath(name), r))
 }
 
-func (c *Catalog) putNote(name string, r Record, put func(temp string) error) error {
-	b, err := encode(r)
-	if err != nil {
-		return err
-	}
-	temp, err := c.writeTemp(b)
-	if err == nil {
-		if err = c.meta.MkdirAll(namesDir, dirMode); err == nil {
-			err = put(temp)
-		} else {
-			err = errors.Join(err, c.meta.Remove(temp))
-		}
-	}
+func noteError(name string, err error) error {
 	if err != nil {
 		return fmt.Errorf("directory of the volume %s: %w", name, err)
 	}

@@ -71,16 +71,24 @@ func encode(r Record) ([]byte, error) {
 
 func decode(b []byte) (Record, error) {
 	var r Record
-	if err := json.Unmarshal(b, &r); err != nil {
-		return Record{}, &BrokenError{fmt.Sprintf("not a record: %v", err)}
+	if err := unmarshal(b, &r, &r.Version); err != nil {
+		return Record{}, err
 	}
-	switch {
-	case r.Version < 1 || r.Version > recordVersion:
-		return Record{}, &BrokenError{fmt.Sprintf("record version %d, this driver knows up to %d", r.Version, recordVersion)}
-	case r.Name == "" || r.SubDir == "":
+	if r.Name == "" || r.SubDir == "" {
 		return Record{}, &BrokenError{"record without a name or a directory"}
 	}
 	return r, nil
+}
+
+// unmarshal reads a record of any kind; version is the field of it.
+func unmarshal(b []byte, record any, version *int) error {
+	if err := json.Unmarshal(b, record); err != nil {
+		return &BrokenError{fmt.Sprintf("not a record: %v", err)}
+	}
+	if *version < 1 || *version > recordVersion {
+		return &BrokenError{fmt.Sprintf("record version %d, this driver knows up to %d", *version, recordVersion)}
+	}
+	return nil
 }
 
 // decodeOf is decode for the record of a directory.

@@ -21,29 +21,11 @@ func retainedPath(name string) (string, error) {
 // NoteRetained notes that the volume of the name ends and its directory stays.
 func (c *Catalog) NoteRetained(name string, r Record) error {
 	note, err := retainedPath(name)
-	var b []byte
 	if err == nil {
-		b, err = encode(r)
-	}
-	if err == nil {
-		err = c.replace(note, b)
+		err = c.setNote(note, r)
 	}
 	if err != nil {
 		return fmt.Errorf("note that %s is retained: %w", r.SubDir, err)
-	}
-	return nil
-}
-
-func (c *Catalog) replace(name string, b []byte) error {
-	temp, err := c.writeTemp(b)
-	if err != nil {
-		return err
-	}
-	if err = c.meta.MkdirAll(path.Dir(name), dirMode); err == nil {
-		err = c.meta.Rename(temp, name)
-	}
-	if err != nil {
-		return errors.Join(err, c.meta.Remove(temp))
 	}
 	return nil
 }

@@ -47,13 +47,10 @@ func (c *Catalog) ReadSnapshot(dir string) (Snapshot, error) {
 
 func decodeSnapshot(b []byte) (Snapshot, error) {
 	var s Snapshot
-	if err := json.Unmarshal(b, &s); err != nil {
-		return Snapshot{}, &BrokenError{fmt.Sprintf("not a record: %v", err)}
+	if err := unmarshal(b, &s, &s.Version); err != nil {
+		return Snapshot{}, err
 	}
-	switch {
-	case s.Version < 1 || s.Version > recordVersion:
-		return Snapshot{}, &BrokenError{fmt.Sprintf("record version %d, this driver knows up to %d", s.Version, recordVersion)}
-	case s.Name == "" || s.ID == "" || s.SourceID == "":
+	if s.Name == "" || s.ID == "" || s.SourceID == "" {
 		return Snapshot{}, &BrokenError{"record without a name, an ID or a source"}
 	}
 	return s, nil
