@@ -99,8 +99,8 @@ func (d *deletion) withRecord(ctx context.Context) error {
 		}
 	}
 	policy := d.policy(rec, d.id)
-	if rec.Adopted && policy != volume.OnDeleteRetain {
-		if err := d.cat.Shared(rec.SubDir); err != nil {
+	if rec.Adopted {
+		if err := d.spareShares(policy); err != nil {
 			return err
 		}
 	}
@@ -157,17 +157,32 @@ func (d *deletion) withoutRecord(ctx context.Context) error {
 
 // legacy ends the volume of a directory that no record says anything of.
 func (d *deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
-	// It may lie around or within a volume that has a record and must not take that
-	// with it.
-	err := d.cat.Conflict(d.id.SubDir)
-	if err == nil && policy != volume.OnDeleteRetain {
-		err = d.cat.Shared(d.id.SubDir)
-	}
-	if err != nil {
+	if err := d.spareOthers(policy); err != nil {
 		return err
 	}
-	_, err = d.dispose(ctx, policy)
+	_, err := d.dispose(ctx, policy)
 	return err
+}
+
+// spareOthers refuses a directory without a record that lies around or within a volume
+// that has one: it must not take that with it.
+func (d *deletion) spareOthers(policy volume.OnDelete) error {
+	if err := recordsOf(d.cat).Conflict(d.id.SubDir); err != nil {
+		return err
+	}
+	return d.spareShares(policy)
+}
+
+// spareShares refuses a directory that the driver has not made and that is a share, or
+// lies in one, unless it stays as it is.
+func (d *deletion) spareShares(policy volume.OnDelete) error {
+	switch {
+	case policy == volume.OnDeleteRetain:
+		return nil
+	case d.cat == nil:
+		return catalog.Shared(d.root, d.id.SubDir)
+	}
+	return d.cat.Shared(d.id.SubDir)
 }
 
 // finish ends what a process was killed in, which may have been nothing.

@@ -62,9 +62,10 @@ func (d *deletion) hold() (mine bool, err error) {
 	if d.held == nil {
 		return d.holdsNone()
 	}
-	mine = rec.Same(d.first) && d.policy(rec, d.id) == volume.OnDeleteDelete
+	policy := d.policy(rec, d.id)
+	mine = rec.Same(d.first) && policy == volume.OnDeleteDelete
 	if mine && rec.Adopted {
-		err = catalog.Shared(d.root, d.id.SubDir)
+		err = d.spareShares(policy)
 	}
 	if !mine || err != nil {
 		return false, errors.Join(err, d.held.Close())
@@ -81,10 +82,7 @@ func (d *deletion) holdsNone() (mine bool, err error) {
 	if err != nil || policy != volume.OnDeleteDelete {
 		return false, err
 	}
-	err = recordsOf(d.cat).Conflict(d.id.SubDir)
-	if err == nil {
-		err = catalog.Shared(d.root, d.id.SubDir)
-	}
+	err = d.spareOthers(policy)
 	return err == nil, err
 }
 
