@@ -47,7 +47,7 @@ func TestListingBegunAnew(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		calls := 0
-		got, err := onExport(ctx, l.Store, key{l.export, volume.MetaDir}, knownExport{export: l.export},
+		got, err := onExport(ctx, l.Store, key{l.export, volume.MetaDir}, nil,
 			func(context.Context, *share.Handle, *catalog.Catalog) (int, error) {
 				if calls++; calls == 1 {
 					return 1, unix.ESTALE
@@ -91,26 +91,14 @@ func TestBrokenSnapshotRecordHidesNoOthers(t *testing.T) {
 // A panic ends the call that it is of, and neither the process nor what others hold.
 func TestPanicsEndOneCall(t *testing.T) {
 	l := newLab(t)
-	l.panicking("write record")
+	l.held("write record", func(context.Context) { panic("write record") })
 	if _, err := l.Create(t.Context(), l.request("pvc-1")); err == nil || !strings.Contains(err.Error(), "panic: write record") {
 		t.Errorf("create: %v", err)
 	}
 	id := l.create(t, "pvc-1")
-	l.panicking("copy")
+	l.held("copy", func(context.Context) { panic("copy") })
 	if _, err := l.CreateSnapshot(t.Context(), l.snapshotReq("snap-1", id)); err == nil || !strings.Contains(err.Error(), "panic: copy") {
 		t.Errorf("snapshot: %v", err)
 	}
 	l.snapshot(t, "snap-1", id)
-}
-
-// panicking has the next job that comes to this step panic.
-func (l *lab) panicking(at string) {
-	step := l.step
-	l.step = func(ctx context.Context, name string) error {
-		if name == at {
-			l.step = step
-			panic(name)
-		}
-		return step(ctx, name)
-	}
 }

@@ -51,8 +51,7 @@ func (s *Store) Health(ctx context.Context, id volume.ID, mountOptions []string)
 	defer cancel()
 	// Under the export's lock, not the volume's: a server that hangs blocks one
 	// probe of each export, not one for each call.
-	e := knownExport{export: id.Export, options: mountOptions}
-	found, err := onExport(probe, s, key{export: id.Export}, e, func(_ context.Context, h *share.Handle, cat *catalog.Catalog) ([]Condition, error) {
+	found, err := onExport(probe, s, key{export: id.Export}, mountOptions, func(_ context.Context, h *share.Handle, cat *catalog.Catalog) ([]Condition, error) {
 		_, err := find(h.Root(), cat, id)
 		if broken := (*catalog.BrokenError)(nil); errors.As(err, &broken) {
 			return []Condition{{Degraded, "RecordUnreadable", broken.Error()}}, nil
@@ -162,10 +161,10 @@ func (s *Store) ListHealth(ctx context.Context, limit int, token string) (Health
 	}
 	var page HealthPage
 	looked := 0
-	for _, e := range s.known.from(start.export) {
-		list, err := s.check(ctx, e, start.in(e.export), healthScan-looked+1)
+	for _, export := range s.known.from(start.export) {
+		list, err := s.check(ctx, export, start.in(export), healthScan-looked+1)
 		if err != nil {
-			return HealthPage{}, fmt.Errorf("list health of volumes on %s: %w", e.export, err)
+			return HealthPage{}, fmt.Errorf("list health of volumes on %s: %w", export, err)
 		}
 		for i, c := range list {
 			if c.Conditions != nil {
@@ -174,11 +173,11 @@ func (s *Store) ListHealth(ctx context.Context, limit int, token string) (Health
 			looked++
 			enough := limit > 0 && len(page.Volumes) == limit || looked == healthScan
 			if enough && i < len(list)-1 {
-				page.Next = position{e.export.String(), c.subDir}.token()
+				page.Next = position{export.String(), c.subDir}.token()
 				return page, nil
 			}
 			if enough {
-				page.Next = s.after(e, c.subDir)
+				page.Next = s.after(export, c.subDir)
 				return page, nil
 			}
 		}
@@ -188,20 +187,20 @@ func (s *Store) ListHealth(ctx context.Context, limit int, token string) (Health
 
 // after is the token for what comes after the last volume of an export, if
 // there is another export.
-func (s *Store) after(e knownExport, subDir string) string {
-	if len(s.known.from(e.export.String())) < 2 {
+func (s *Store) after(export volume.Export, subDir string) string {
+	if len(s.known.from(export.String())) < 2 {
 		return ""
 	}
-	return position{e.export.String(), subDir}.token()
+	return position{export.String(), subDir}.token()
 }
 
-func (s *Store) check(ctx context.Context, e knownExport, after string, want int) ([]checked, error) {
+func (s *Store) check(ctx context.Context, export volume.Export, after string, want int) ([]checked, error) {
 	probe, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	// Beside List, which may take longer without anything being wrong.
-	k := key{e.export, volume.MetaDir + "/health"}
-	list, err := onExport(probe, s, k, e, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]checked, error) {
-		recs, err := walk(ctx, h.Root(), cat, s.checks.take(e.export, after == ""), after, want)
+	k := key{export, volume.MetaDir + "/health"}
+	list, err := onExport(probe, s, k, nil, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]checked, error) {
+		recs, err := walk(ctx, h.Root(), cat, s.checks.take(export, after == ""), after, want)
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +213,7 @@ func (s *Store) check(ctx context.Context, e knownExport, after string, want int
 	if !ok {
 		return nil, err
 	}
-	subDirs, ids := s.known.seen(e.export)
+	subDirs, ids := s.known.seen(export)
 	for _, subDir := range subDirs {
 		if comparePaths(subDir, after) > 0 {
 			list = append(list, checked{subDir, Unhealthy{ids[subDir], []Condition{condition}}})

@@ -17,7 +17,6 @@ type known struct {
 }
 
 type knownExport struct {
-	export  volume.Export
 	options []string
 	ids     map[string]string // by directory
 }
@@ -29,7 +28,7 @@ func (k *known) add(export volume.Export, options []string) {
 		k.exports = map[volume.Export]*knownExport{}
 	}
 	if k.exports[export] == nil {
-		k.exports[export] = &knownExport{export: export, options: options, ids: map[string]string{}}
+		k.exports[export] = &knownExport{options: options, ids: map[string]string{}}
 	}
 }
 
@@ -67,16 +66,16 @@ func (k *known) forget(id volume.ID) {
 }
 
 // from lists the exports in order, from the one of that name on.
-func (k *known) from(name string) []knownExport {
+func (k *known) from(name string) []volume.Export {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var list []knownExport
-	for _, e := range k.exports {
-		if e.export.String() >= name {
-			list = append(list, knownExport{export: e.export, options: e.options})
+	var list []volume.Export
+	for e := range k.exports {
+		if e.String() >= name {
+			list = append(list, e)
 		}
 	}
-	slices.SortFunc(list, func(a, b knownExport) int { return cmp.Compare(a.export.String(), b.export.String()) })
+	slices.SortFunc(list, func(a, b volume.Export) int { return cmp.Compare(a.String(), b.String()) })
 	return list
 }
 

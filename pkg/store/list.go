@@ -27,14 +27,14 @@ func (s *Store) List(ctx context.Context, limit int, token string) (Page, error)
 		return Page{}, fmt.Errorf("list volumes: %w", err)
 	}
 	var page Page
-	for _, e := range s.known.from(start.export) {
+	for _, export := range s.known.from(start.export) {
 		want := 0
 		if limit > 0 {
 			want = limit + 1 - len(page.Volumes) // one more tells whether there is a next page
 		}
-		more, err := s.listExport(ctx, e, start.in(e.export), want)
+		more, err := s.listExport(ctx, export, start.in(export), want)
 		if err != nil {
-			return Page{}, fmt.Errorf("list volumes on %s: %w", e.export, err)
+			return Page{}, fmt.Errorf("list volumes on %s: %w", export, err)
 		}
 		page.Volumes = append(page.Volumes, more...)
 		if limit > 0 && len(page.Volumes) > limit {
@@ -47,13 +47,13 @@ func (s *Store) List(ctx context.Context, limit int, token string) (Page, error)
 	return page, nil
 }
 
-func (s *Store) listExport(ctx context.Context, e knownExport, after string, want int) ([]Created, error) {
-	k := key{e.export, volume.MetaDir}
-	return onExport(ctx, s, k, e, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]Created, error) {
-		recs, err := walk(ctx, h.Root(), cat, s.listings.take(e.export, after == ""), after, want)
+func (s *Store) listExport(ctx context.Context, export volume.Export, after string, want int) ([]Created, error) {
+	k := key{export, volume.MetaDir}
+	return onExport(ctx, s, k, nil, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]Created, error) {
+		recs, err := walk(ctx, h.Root(), cat, s.listings.take(export, after == ""), after, want)
 		var volumes []Created
 		for _, rec := range recs {
-			if id, err := volume.ParseID(rec.ID); err == nil && id.Export == e.export {
+			if id, err := volume.ParseID(rec.ID); err == nil && id.Export == export {
 				volumes = append(volumes, Created{ID: id, Capacity: rec.Capacity})
 				s.known.saw(id)
 			}
@@ -62,13 +62,13 @@ func (s *Store) listExport(ctx context.Context, e knownExport, after string, wan
 	})
 }
 
-// onExport runs job, one at a time per key, and returns what it found, unless
-// the caller is let go before.
-func onExport[T any](ctx context.Context, s *Store, k key, e knownExport,
+// onExport runs job on the key's export, one at a time per key, and returns what it
+// found, unless the caller is let go before.
+func onExport[T any](ctx context.Context, s *Store, k key, mountOptions []string,
 	job func(context.Context, *share.Handle, *catalog.Catalog) (T, error),
 ) (T, error) {
 	found := make(chan T, 1)
-	err := s.withVolume(ctx, k, s.anyShare(e.export, s.options(e.export, e.options)), func(ctx context.Context, h *share.Handle) error {
+	err := s.withVolume(ctx, k, s.anyShare(k.export, s.options(k.export, mountOptions)), func(ctx context.Context, h *share.Handle) error {
 		return withRecords(h, func(cat *catalog.Catalog) error {
 			v, err := job(ctx, h, cat)
 			if err == nil { // once: a job that fails may begin anew

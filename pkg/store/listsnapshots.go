@@ -36,10 +36,10 @@ func (s *Store) ListSnapshots(ctx context.Context, q SnapshotQuery) (page []Snap
 	if err != nil {
 		return nil, "", err
 	}
-	for _, e := range s.snapshotExports(start, q) {
-		more, err := s.snapshotsOn(ctx, e, start.in(e.export), q)
+	for _, export := range s.snapshotExports(start, q) {
+		more, err := s.snapshotsOn(ctx, export, start.in(export), q)
 		if err != nil {
-			return nil, "", fmt.Errorf("list snapshots on %s: %w", e.export, err)
+			return nil, "", fmt.Errorf("list snapshots on %s: %w", export, err)
 		}
 		page = append(page, more...)
 		if q.Max > 0 && len(page) > q.Max {
@@ -53,28 +53,25 @@ func (s *Store) ListSnapshots(ctx context.Context, q SnapshotQuery) (page []Snap
 
 // snapshotExports are those to list from start on. That of the source need not be
 // known, and is not for having been asked for.
-func (s *Store) snapshotExports(start position, q SnapshotQuery) []knownExport {
+func (s *Store) snapshotExports(start position, q SnapshotQuery) []volume.Export {
 	list := s.known.from(start.export)
 	if q.Source == nil || q.Source.Export.String() < start.export {
 		return list
 	}
-	at, known := slices.BinarySearchFunc(list, q.Source.Export.String(), func(e knownExport, name string) int {
-		return strings.Compare(e.export.String(), name)
+	at, known := slices.BinarySearchFunc(list, q.Source.Export.String(), func(e volume.Export, name string) int {
+		return strings.Compare(e.String(), name)
 	})
 	if known {
 		return list
 	}
-	return slices.Insert(list, at, knownExport{export: q.Source.Export})
+	return slices.Insert(list, at, q.Source.Export)
 }
 
 // snapshotsOn lists one export after a place, and one more than fit on a page.
-func (s *Store) snapshotsOn(ctx context.Context, e knownExport, after string, q SnapshotQuery) ([]Snapshot, error) {
+func (s *Store) snapshotsOn(ctx context.Context, export volume.Export, after string, q SnapshotQuery) ([]Snapshot, error) {
 	// Not a snapshot's lock: only what is whole is there to be seen.
-	k := key{e.export, volume.MetaDir}
-	if len(q.MountOptions) > 0 {
-		e.options = q.MountOptions
-	}
-	return onExport(ctx, s, k, e, func(ctx context.Context, _ *share.Handle, cat *catalog.Catalog) ([]Snapshot, error) {
+	k := key{export, volume.MetaDir}
+	return onExport(ctx, s, k, q.MountOptions, func(ctx context.Context, _ *share.Handle, cat *catalog.Catalog) ([]Snapshot, error) {
 		return snapshotsIn(ctx, cat, after, q)
 	})
 }
