@@ -58,12 +58,7 @@ func TestServerDiesUnderACopy(t *testing.T) {
 	for _, dead := range []string{"source.test", "nfs.test"} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t)
-			req := l.request("pvc-1")
-			req.Params.Export = l.addExport(t, "source.test")
-			source, err := l.Create(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			source := l.createOn(t, l.addExport(t, "source.test"), "pvc-1")
 			back := make(chan struct{})
 			var revive func()
 			l.step = func(_ context.Context, name string) error {
@@ -74,7 +69,7 @@ func TestServerDiesUnderACopy(t *testing.T) {
 				return nil
 			}
 			clone := func() error {
-				_, err := l.Create(t.Context(), l.from("new", Source{Volume: &source.ID}))
+				_, err := l.Create(t.Context(), l.from("new", Source{Volume: &source}))
 				return err
 			}
 			for what, call := range map[string]func() error{
@@ -106,16 +101,11 @@ func TestServerDiesUnderACopy(t *testing.T) {
 func TestCopyIsFoundWithoutItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
-		req := l.request("pvc-1")
-		req.Params.Export = l.addExport(t, "source.test")
-		source, err := l.Create(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := l.createOn(t, l.addExport(t, "source.test"), "pvc-1")
 		for _, dead := range []string{"none", "source.test"} {
 			defer l.fake.Hang(dead)()
 			time.Sleep(time.Minute) // what answered a moment ago is not asked again
-			if _, err := l.Create(t.Context(), l.from("new", Source{Volume: &source.ID})); err != nil {
+			if _, err := l.Create(t.Context(), l.from("new", Source{Volume: &source})); err != nil {
 				t.Errorf("while %s hangs: %v", dead, err)
 			}
 		}

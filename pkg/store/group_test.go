@@ -107,17 +107,12 @@ func TestGroupOfSeveralServers(t *testing.T) {
 	l.fake.AddExport(third, thirdDir)
 	here := l.create(t, "pvc-1")
 	l.put(t, "pvc-1/here")
-	req := l.request("pvc-2")
-	req.Params.Export = far
-	there, err := l.Create(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	there := l.createOn(t, far, "pvc-2")
 	if err := os.WriteFile(filepath.Join(farDir, "pvc-2/there"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// On the export of the first source by ID, whatever their order.
-	for _, order := range [][]volume.ID{{here, there.ID}, {there.ID, here}} {
+	for _, order := range [][]volume.ID{{here, there}, {there, here}} {
 		if g := l.group(t, "g", order...); g.ID.Export != far {
 			t.Errorf("group on %s", g.ID.Export)
 		}
@@ -127,7 +122,7 @@ func TestGroupOfSeveralServers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	elsewhere := groupReq("g", here, there.ID)
+	elsewhere := groupReq("g", here, there)
 	elsewhere.Export = &third
 	g, err := l.CreateGroup(t.Context(), elsewhere)
 	if err != nil || g.ID.Export != third || g.Members[0].ID.Export != third {

@@ -23,6 +23,13 @@ func (l *lab) addExport(t *testing.T, server string) volume.Export {
 	return e
 }
 
+func (l *lab) createOn(t *testing.T, export volume.Export, name string) volume.ID {
+	t.Helper()
+	req := l.request(name)
+	req.Params.Export = export
+	return l.createAs(t, req)
+}
+
 func (l *lab) listAll(t *testing.T, limit int) []string {
 	t.Helper()
 	var all []string
@@ -55,9 +62,7 @@ func TestList(t *testing.T) {
 		want = append(want, "nfs.test "+subDir)
 	}
 	for _, name := range []string{"x", "y"} {
-		req := l.request(name)
-		req.Params.Export = second
-		l.createAs(t, req)
+		l.createOn(t, second, name)
 		want = append(want, "second.test "+name)
 	}
 	l.put(t, "legacy/data")
@@ -185,9 +190,7 @@ func TestHealthOfALostServer(t *testing.T) {
 	l.create(t, "good")
 	lost := l.addExport(t, "lost.test")
 	for _, name := range []string{"a", "b"} {
-		req := l.request(name)
-		req.Params.Export = lost
-		l.createAs(t, req)
+		l.createOn(t, lost, name)
 	}
 	known := l.known.exports
 	l.fake = nfsmounttest.NewFake() // one that does not know that server

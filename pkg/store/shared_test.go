@@ -19,33 +19,19 @@ import (
 func TestShareWithinAShareIsSpared(t *testing.T) {
 	l := newLab(t)
 	l.put(t, "team/readme")
-	team := volume.Export{Server: l.export.Server, Share: "/export/team"}
-	l.fake.AddExport(team, filepath.Join(l.dir, "team"))
+	team := l.shareWithin(t, "team")
 	// Adopted before it was a share.
 	adopted := l.createAs(t, l.classed("pvc-1", "team", volume.OnDeleteDelete))
-	req := l.request("pvc-2")
-	req.Params.Export = team
-	if _, err := l.Create(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
+	l.createOn(t, team, "pvc-2")
 	l.put(t, "team/pvc-2/precious")
-	spared := func(what string, err error) {
-		t.Helper()
-		if !errors.Is(err, volume.ErrOwned) {
-			t.Errorf("%s: %v, want ErrOwned", what, err)
-		}
-		if got := l.content(t, "team/pvc-2/precious"); got != "team/pvc-2/precious" {
-			t.Errorf("%s leaves %q", what, got)
-		}
-	}
-	spared("delete of the adopted", l.Delete(t.Context(), adopted, nil))
+	l.spared(t, "team/pvc-2/precious", "delete of the adopted", l.Delete(t.Context(), adopted, nil))
 	l.forgetRecord(t, "team")
 	legacy := l.id("team")
-	spared("delete of a predecessor's", l.Delete(t.Context(), legacy, nil))
+	l.spared(t, "team/pvc-2/precious", "delete of a predecessor's", l.Delete(t.Context(), legacy, nil))
 	legacy.OnDelete = volume.OnDeleteArchive
-	spared("archive of a predecessor's", l.Delete(t.Context(), legacy, nil))
+	l.spared(t, "team/pvc-2/precious", "archive of a predecessor's", l.Delete(t.Context(), legacy, nil))
 	_, err := l.Create(t.Context(), l.classed("pvc-3", "team", volume.OnDeleteDelete))
-	spared("adoption", err)
+	l.spared(t, "team/pvc-2/precious", "adoption", err)
 }
 
 // What is below such a directory is that share's as well.
@@ -55,44 +41,22 @@ func TestVolumesBelowAShareAreSpared(t *testing.T) {
 	adopted := l.createAs(t, l.classed("pvc-0", "team/data", volume.OnDeleteDelete))
 	l.put(t, "team/data/precious")
 	l.forgetRecord(t, "team/data")
-	team := volume.Export{Server: l.export.Server, Share: "/export/team"}
-	l.fake.AddExport(team, filepath.Join(l.dir, "team"))
-	req := l.request("pvc-1")
-	req.Params.Export, req.Params.SubDir = team, "data"
-	if _, err := l.Create(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
-	spared := func(what string, err error) {
-		t.Helper()
-		if !errors.Is(err, volume.ErrOwned) {
-			t.Errorf("%s: %v, want ErrOwned", what, err)
-		}
-		if got := l.content(t, "team/data/precious"); got != "team/data/precious" {
-			t.Errorf("%s leaves %q", what, got)
-		}
-	}
+	within := l.classed("pvc-1", "data", volume.OnDeleteDelete)
+	within.Params.Export = l.shareWithin(t, "team")
+	l.createAs(t, within)
 	for _, subDir := range []string{"team/data", "team/data/deeper", "team/new", "team/new/deeper"} {
 		_, err := l.Create(t.Context(), l.classed("pvc-2", subDir, volume.OnDeleteDelete))
-		spared("a volume at "+subDir, err)
+		l.spared(t, "team/data/precious", "a volume at "+subDir, err)
 	}
-	spared("delete of a predecessor's", l.Delete(t.Context(), adopted, nil))
+	l.spared(t, "team/data/precious", "delete of a predecessor's", l.Delete(t.Context(), adopted, nil))
 	l.full("take directory away", nothing)
-	spared("delete on a full disk", l.Delete(t.Context(), adopted, nil))
+	l.spared(t, "team/data/precious", "delete on a full disk", l.Delete(t.Context(), adopted, nil))
 }
 
 // There is no room for records either: nobody has looked yet whose it is.
 func TestShareWithinAShareIsSparedOnAFullDisk(t *testing.T) {
 	l := newLab(t)
-	team := volume.Export{Server: l.export.Server, Share: "/export/team"}
-	if err := os.Mkdir(filepath.Join(l.dir, "team"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	l.fake.AddExport(team, filepath.Join(l.dir, "team"))
-	req := l.request("pvc-1")
-	req.Params.Export = team
-	if _, err := l.Create(t.Context(), req); err != nil {
-		t.Fatal(err)
-	}
+	l.createOn(t, l.shareWithin(t, "team"), "pvc-1")
 	l.put(t, "team/pvc-1/precious")
 	d := &deletion{Store: l.Store, k: key{l.export, "team"}, id: l.id("team")}
 	err := l.withVolume(t.Context(), d.k, l.anyShare(l.export, nil), func(ctx context.Context, h *share.Handle) error {
@@ -119,6 +83,28 @@ func TestShareWithinAShareIsRetained(t *testing.T) {
 			l.mustHaveOn(t, "data/file")
 			l.forgetRecord(t, "data")
 		}
+	}
+}
+
+// shareWithin makes a share of a directory of the export.
+func (l *lab) shareWithin(t *testing.T, dir string) volume.Export {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(l.dir, dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	within := volume.Export{Server: l.export.Server, Share: l.export.Share + "/" + dir}
+	l.fake.AddExport(within, filepath.Join(l.dir, dir))
+	return within
+}
+
+// spared checks that what was done was refused, and left the file.
+func (l *lab) spared(t *testing.T, file, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, volume.ErrOwned) {
+		t.Errorf("%s: %v, want ErrOwned", what, err)
+	}
+	if got := l.content(t, file); got != file {
+		t.Errorf("%s leaves %q", what, got)
 	}
 }
 

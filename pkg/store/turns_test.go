@@ -73,12 +73,7 @@ func TestCopiesTakeTurns(t *testing.T) {
 		l := newLab(t)
 		far := volume.Export{Server: "far.test", Share: "/"}
 		l.fake.AddExport(far, t.TempDir())
-		req := l.request("far")
-		req.Params.Export = far
-		there, err := l.Create(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		there := l.createOn(t, far, "far")
 		here := l.create(t, "here")
 		var held atomic.Int32
 		back := make(chan struct{})
@@ -94,7 +89,7 @@ func TestCopiesTakeTurns(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range copiesAtATime + 3 {
 			calls.Go(func() {
-				if _, err := l.Create(ctx, l.from(fmt.Sprint("pvc-", i), Source{Volume: &there.ID})); !errors.Is(err, volume.ErrInProgress) {
+				if _, err := l.Create(ctx, l.from(fmt.Sprint("pvc-", i), Source{Volume: &there})); !errors.Is(err, volume.ErrInProgress) {
 					t.Errorf("got %v, want ErrInProgress", err)
 				}
 			})
