@@ -1,0 +1,114 @@
+package tree
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// listingBuffer is how much of a directory is read at a time.
+const listingBuffer = 32 << 10
+
+// dirent is one entry of a directory as getdents64(2) lists it.
+type dirent struct {
+	name string
+	// kind has the type bits of fs.FileMode; fs.ModeIrregular means that the file
+	// system does not tell the type.
+	kind fs.FileMode
+	// next is where the listing goes on after this entry, for listing.seek.
+	next int64
+}
+
+// listing reads an open directory one buffer at a time, so that it needs the same
+// memory for any number of entries. It does not own the descriptor.
+type listing struct {
+	fd   int
+	buf  []byte // allocated by the first read
+	left []byte // of buf, not returned yet
+}
+
+// next returns the next entry other than "." and "..", or io.EOF.
+func (l *listing) next() (dirent, error) {
+	for {
+		if len(l.left) == 0 {
+			if err := l.fill(); err != nil {
+				return dirent{}, err
+			}
+		}
+		if e, ok := l.parse(); ok {
+			return e, nil
+		}
+	}
+}
+
+func (l *listing) fill() error {
+	if l.buf == nil {
+		l.buf = make([]byte, listingBuffer)
+	}
+	var n int
+	err := restarted(func() (err error) {
+		n, err = unix.Getdents(l.fd, l.buf)
+		return err
+	})
+	if err != nil {
+		return &os.PathError{Op: "getdents64", Path: ".", Err: err}
+	}
+	if n == 0 {
+		return io.EOF
+	}
+	l.left = l.buf[:n]
+	return nil
+}
+
+// parse takes one struct linux_dirent64 off the buffer: d_ino and d_off of 8
+// bytes, d_reclen of 2, d_type of 1, d_name up to its NUL.
+func (l *listing) parse() (dirent, bool) {
+	const reclenAt, typeAt, nameAt = 16, 18, 19
+	size := int(binary.NativeEndian.Uint16(l.left[reclenAt:]))
+	record := l.left[:size]
+	l.left = l.left[size:]
+	name, _, _ := bytes.Cut(record[nameAt:], []byte{0})
+	if ino := binary.NativeEndian.Uint64(record); ino == 0 || string(name) == "." || string(name) == ".." {
+		return dirent{}, false
+	}
+	return dirent{
+		name: string(name), kind: listedKind(record[typeAt]),
+		next: int64(binary.NativeEndian.Uint64(record[8:])), //nolint:gosec // d_off is signed
+	}, true
+}
+
+// seek continues the listing at dirent.next of an entry, also one that another
+// listing of the same directory returned; 0 is the beginning.
+func (l *listing) seek(offset int64) error {
+	l.left = nil
+	err := restarted(func() error {
+		_, err := unix.Seek(l.fd, offset, io.SeekStart)
+		return err
+	})
+	if err != nil {
+		return &os.PathError{Op: "lseek", Path: ".", Err: err}
+	}
+	return nil
+}
+
+func listedKind(dType byte) fs.FileMode {
+	switch dType {
+	case unix.DT_REG:
+		return 0
+	case unix.DT_DIR:
+		return fs.ModeDir
+	case unix.DT_LNK:
+		return fs.ModeSymlink
+	case unix.DT_FIFO:
+		return fs.ModeNamedPipe
+	case unix.DT_SOCK:
+		return fs.ModeSocket
+	case unix.DT_CHR, unix.DT_BLK:
+		return fs.ModeDevice
+	}
+	return fs.ModeIrregular
+}
