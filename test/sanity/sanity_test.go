@@ -17,6 +17,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	"google.golang.org/grpc"
 
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -36,8 +37,10 @@ func TestSanity(t *testing.T) {
 	}
 	for _, s := range subjects {
 		ginkgo.Describe(s.name, func() {
-			config := s.config(t)
+			config, sent := s.config(t), &modifications{}
+			config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(sent.intercept))
 			sanity.GinkgoTest(&config)
+			t.Cleanup(func() { sent.mustBeSome(t, s.name) })
 		})
 	}
 	ginkgo.ReportAfterSuite("counts", func(r ginkgo.Report) { count(t, len(subjects), r) })
@@ -53,6 +56,7 @@ func (s subject) config(t *testing.T) sanity.TestConfig {
 	c.TargetPath = filepath.Join(dir, "target")
 	c.StagingPath = filepath.Join(dir, "staging")
 	c.TestVolumeParameters = map[string]string{"server": s.export.Server, "share": s.export.Share}
+	c.TestVolumeMutableParameters = map[string]string{volume.KeyOnDelete: string(volume.OnDeleteDelete), volume.KeyMountPermissions: "0750"}
 	return c
 }
 
