@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"time"
@@ -21,12 +20,42 @@ type Group struct {
 	// Members in the order of their names.
 	Members []Member  `json:"members"`
 	Created time.Time `json:"created"`
+
+	unknown unknown
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (g *Group) UnmarshalJSON(b []byte) (err error) {
+	type plain Group
+	g.unknown, err = unmarshalFields(b, (*plain)(g))
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (g Group) MarshalJSON() ([]byte, error) {
+	type plain Group
+	return marshalFields(plain(g), g.unknown)
 }
 
 // Member of a group: a snapshot with a record of its own.
 type Member struct {
 	ID       string `json:"id"`
 	SourceID string `json:"sourceID"`
+
+	unknown unknown
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *Member) UnmarshalJSON(b []byte) (err error) {
+	type plain Member
+	m.unknown, err = unmarshalFields(b, (*plain)(m))
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m Member) MarshalJSON() ([]byte, error) {
+	type plain Member
+	return marshalFields(plain(m), m.unknown)
 }
 
 // GroupPath is where the group name lies below the catalog's directory.
@@ -59,11 +88,11 @@ func decodeGroup(b []byte) (Group, error) {
 // WriteGroup puts the record into the directory that is to become the group.
 func (c *Catalog) WriteGroup(dir string, g Group) error {
 	g.Version = recordVersion
-	b, err := json.MarshalIndent(g, "", "  ")
+	b, err := marshal(g)
 	if err != nil {
 		return err
 	}
-	if err := c.writeFile(path.Join(dir, snapshotRecord), append(b, '\n')); err != nil {
+	if err := c.writeFile(path.Join(dir, snapshotRecord), b); err != nil {
 		return fmt.Errorf("record of group snapshot %s: %w", g.Name, err)
 	}
 	return nil

@@ -46,6 +46,21 @@ type Record struct {
 	// one that was lost.
 	Source  string `json:"source,omitempty"`
 	Pending bool   `json:"pending,omitempty"`
+
+	unknown unknown
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Record) UnmarshalJSON(b []byte) (err error) {
+	type plain Record
+	r.unknown, err = unmarshalFields(b, (*plain)(r))
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r Record) MarshalJSON() ([]byte, error) {
+	type plain Record
+	return marshalFields(plain(r), r.unknown)
 }
 
 // Same tells whether both are of one volume, or one archive: its record may have
@@ -62,7 +77,12 @@ func (e *BrokenError) Error() string { return e.Reason }
 
 func encode(r Record) ([]byte, error) {
 	r.Version = recordVersion
-	b, err := json.MarshalIndent(r, "", "  ")
+	return marshal(r)
+}
+
+// marshal writes a record of any kind.
+func marshal(record any) ([]byte, error) {
+	b, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"time"
@@ -26,6 +25,21 @@ type Snapshot struct {
 	Bytes   int64     `json:"bytes"`
 	Entries int64     `json:"entries"`
 	Created time.Time `json:"created"`
+
+	unknown unknown
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Snapshot) UnmarshalJSON(b []byte) (err error) {
+	type plain Snapshot
+	s.unknown, err = unmarshalFields(b, (*plain)(s))
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Snapshot) MarshalJSON() ([]byte, error) {
+	type plain Snapshot
+	return marshalFields(plain(s), s.unknown)
 }
 
 // SnapshotPath is where the snapshot name lies below the catalog's directory.
@@ -60,11 +74,11 @@ func decodeSnapshot(b []byte) (Snapshot, error) {
 // snapshot.
 func (c *Catalog) WriteSnapshot(dir string, s Snapshot) error {
 	s.Version = recordVersion
-	b, err := json.MarshalIndent(s, "", "  ")
+	b, err := marshal(s)
 	if err != nil {
 		return err
 	}
-	if err := c.writeFile(path.Join(dir, snapshotRecord), append(b, '\n')); err != nil {
+	if err := c.writeFile(path.Join(dir, snapshotRecord), b); err != nil {
 		return fmt.Errorf("record of snapshot %s: %w", s.Name, err)
 	}
 	return nil
