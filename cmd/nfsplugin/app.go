@@ -104,6 +104,9 @@ func (a *App) store(ctx context.Context, metrics prometheus.Registerer) (*store.
 	if err != nil {
 		return nil, fmt.Errorf("--mount-permissions: %w", err)
 	}
+	if err := volume.CheckClusterID(a.cfg.ClusterID); err != nil {
+		return nil, fmt.Errorf("--cluster-id: %w", err)
+	}
 	exports, err := parseExports(a.cfg.ListExports)
 	if err != nil {
 		return nil, fmt.Errorf("--list-exports: %w", err)
@@ -111,7 +114,7 @@ func (a *App) store(ctx context.Context, metrics prometheus.Registerer) (*store.
 	return store.New(ctx, store.Config{
 		Exports: exports,
 		Shares:  a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers, ReclaimRate: a.cfg.ReclaimRate,
-		CopyWorkers: a.cfg.CopyWorkers, OnDelete: onDelete, Mode: mode, Metrics: metrics,
+		CopyWorkers: a.cfg.CopyWorkers, OnDelete: onDelete, Mode: mode, ClusterID: a.cfg.ClusterID, Metrics: metrics,
 	})
 }
 

@@ -36,6 +36,7 @@ type Config struct {
 	ReclaimRate      int
 	MountPermissions string
 	OnDelete         string
+	ClusterID        string
 
 	EnableEphemeral       bool
 	EphemeralServers      []string
@@ -88,6 +89,8 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 		"Mode, in octal, of the directory of a new volume whose class does not say; 0 is 0777.")
 	set.StringVar(&c.OnDelete, "default-ondelete-policy", "delete",
 		"What becomes of the directory of a deleted volume whose class, record and ID do not say: delete, retain or archive.")
+	set.StringVar(&c.ClusterID, "cluster-id", "",
+		"Text that tells this cluster apart from others on the same exports, noted in the record of each new volume.")
 	set.StringVar(&c.KubeletRegistrationPath, "kubelet-registration-path", "",
 		"Path of the CSI socket as kubelet sees it on the host; empty to not register with kubelet.")
 	set.StringVar(&c.PluginRegistrationDir, "plugin-registration-dir", "/registration",

@@ -41,7 +41,7 @@ func TestVersionAndHelp(t *testing.T) {
 	for _, flag := range []string{
 		"endpoint", "node-id", "driver-name", "mode", "http-endpoint", "working-mount-dir", "share-idle-timeout",
 		"default-ondelete-policy", "mount-permissions", "kubelet-registration-path", "plugin-registration-dir", "version", "logging-format", "v",
-		"reclaim-rate", "enable-ephemeral", "ephemeral-servers", "ephemeral-mount-options",
+		"reclaim-rate", "cluster-id", "enable-ephemeral", "ephemeral-servers", "ephemeral-mount-options",
 	} {
 		if !strings.Contains(out.String(), "--"+flag) {
 			t.Errorf("--help lacks --%s", flag)
@@ -68,6 +68,7 @@ func TestBadConfiguration(t *testing.T) {
 		"kubelet":    {"--kubelet-registration-path=relative"},
 		"policy":     {"--default-ondelete-policy=keep"},
 		"mode":       {"--mount-permissions=0999"},
+		"cluster":    {"--cluster-id=$(CLUSTER_ID)"},
 		"no reg dir": {"--kubelet-registration-path=/csi.sock", "--plugin-registration-dir=/does/not/exist"},
 	} {
 		dir := t.TempDir()

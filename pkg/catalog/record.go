@@ -26,10 +26,12 @@ type Record struct {
 	Capacity int64 `json:"capacity"`
 	// Parameters that shape the volume, and apart from them what the provisioner
 	// told about the claim.
-	Parameters   map[string]string `json:"parameters"`
-	Metadata     map[string]string `json:"metadata,omitempty"`
-	OnDelete     volume.OnDelete   `json:"onDelete"`
-	MountOptions []string          `json:"mountOptions,omitempty"`
+	Parameters map[string]string `json:"parameters"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	// ClusterID of the cluster whose claim it is; empty where the driver was told none.
+	ClusterID    string          `json:"clusterID,omitempty"`
+	OnDelete     volume.OnDelete `json:"onDelete"`
+	MountOptions []string        `json:"mountOptions,omitempty"`
 	// Mode, UID and GID that the directory was to get when it was made. They say
 	// nothing of a directory that was there before, which is Adopted as it was.
 	Mode    volume.Mode `json:"mode,omitempty"`

@@ -83,7 +83,7 @@ func (s *Store) newRecord(req CreateRequest, now time.Time) (catalog.Record, err
 	}
 	return catalog.Record{
 		Name: req.Name, ID: id.String(), SubDir: subDir, Capacity: capacity,
-		Parameters: req.Params.Shape(), Metadata: req.Params.Metadata,
+		Parameters: req.Params.Shape(), Metadata: req.Params.Metadata, ClusterID: s.cfg.ClusterID,
 		OnDelete: id.OnDelete, MountOptions: req.MountOptions, Created: now.UTC(), Source: req.Source.String(),
 		Mode: s.mode(req), UID: req.Params.UID, GID: req.Params.GID,
 	}, nil

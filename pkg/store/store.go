@@ -44,6 +44,8 @@ type Config struct {
 	// for a mode that lets everybody write.
 	OnDelete volume.OnDelete
 	Mode     volume.Mode
+	// ClusterID is noted in every new record; empty for a cluster that is not known.
+	ClusterID string
 	// Exports that lists cover from the start, and not only once a call has named
 	// them.
 	Exports []volume.Export
