@@ -14,65 +14,65 @@ import (
 
 // claim makes the record, or returns the one that is there if it is of the same
 // request.
-func (s *Store) claim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange) (rec catalog.Record, isNew bool, err error) {
-	have, err := cat.Read(want.SubDir)
+func (c *creation) claim(ctx context.Context) (rec catalog.Record, isNew bool, err error) {
+	have, err := c.cat.Read(c.want.SubDir)
 	for range maxLostRaces {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		err = s.newClaim(ctx, cat, want)
+		err = c.newClaim(ctx)
 		if err == nil {
-			return want, true, nil
+			return c.want, true, nil
 		}
 		if errors.Is(err, fs.ErrExist) { // another controller was faster, or even deletes it again
-			have, err = cat.Read(want.SubDir)
+			have, err = c.cat.Read(c.want.SubDir)
 		}
 	}
 	if err != nil {
 		return catalog.Record{}, false, err
 	}
-	return have, false, sameRequest(have, want, size)
+	return have, false, sameRequest(have, c.want, c.req.Size)
 }
 
 // firstClaim is claim with a draft that is written already, or with none. With one
 // it does not look for a record first, as there is no directory: if there is one,
 // the server says so when another is made.
-func (s *Store) firstClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record, size SizeRange, draft *catalog.Draft) (rec catalog.Record, isNew bool, err error) {
+func (c *creation) firstClaim(ctx context.Context, draft *catalog.Draft) (rec catalog.Record, isNew bool, err error) {
 	if draft == nil {
-		return s.claim(ctx, cat, want, size)
+		return c.claim(ctx)
 	}
-	if err := s.step(ctx, "place record"); err != nil {
-		return catalog.Record{}, false, errors.Join(err, cat.Drop(draft))
+	if err := c.step(ctx, "place record"); err != nil {
+		return catalog.Record{}, false, errors.Join(err, c.cat.Drop(draft))
 	}
-	err = cat.Publish(draft)
+	err = c.cat.Publish(draft)
 	switch {
 	case err == nil:
-		return want, true, nil
+		return c.want, true, nil
 	case errors.Is(err, fs.ErrExist):
-		return s.claim(ctx, cat, want, size)
+		return c.claim(ctx)
 	}
 	return catalog.Record{}, false, err
 }
 
-func (s *Store) newClaim(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
-	if !namedAsItsDirectory(want) { // before a note is left of a volume that cannot be
-		if err := cat.Conflict(want.SubDir); err != nil {
+func (c *creation) newClaim(ctx context.Context) error {
+	if !namedAsItsDirectory(c.want) { // before a note is left of a volume that cannot be
+		if err := c.cat.Conflict(c.want.SubDir); err != nil {
 			return err
 		}
 	}
-	if want.Adopted || path.Dir(want.SubDir) != "." {
-		if err := cat.Shared(want.SubDir); err != nil {
+	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
+		if err := c.cat.Shared(c.want.SubDir); err != nil {
 			return err
 		}
 	}
-	if err := s.nameIt(ctx, cat, want); err != nil {
+	if err := c.nameIt(ctx, c.cat, c.want); err != nil {
 		return err
 	}
-	if err := s.step(ctx, "write record"); err != nil {
+	if err := c.step(ctx, "write record"); err != nil {
 		return err
 	}
-	if err := cat.Create(want); err != nil {
-		return errors.Join(err, unname(cat, want))
+	if err := c.cat.Create(c.want); err != nil {
+		return errors.Join(err, unname(c.cat, c.want))
 	}
 	return nil
 }

@@ -51,7 +51,8 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	var made Created
 	err = s.withVolume(ctx, key{export, want.SubDir}, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
 		return withCatalog(h, func(cat *catalog.Catalog) (err error) {
-			made, err = s.create(ctx, h.Root(), cat, want, req.Size)
+			c := &creation{Store: s, root: h.Root(), cat: cat, req: req, want: want}
+			made, err = c.create(ctx)
 			return err
 		})
 	})
@@ -99,13 +100,23 @@ func (s *Store) mode(req CreateRequest) volume.Mode {
 	return said
 }
 
-func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (Created, error) {
-	there, info, draft, err := s.lookAndDraft(ctx, root, cat, want)
+// creation of a volume on an export. What is wanted is the record that is made, if
+// there is none of the same request.
+type creation struct {
+	*Store
+	root *os.Root
+	cat  *catalog.Catalog
+	req  CreateRequest
+	want catalog.Record
+}
+
+func (c *creation) create(ctx context.Context) (Created, error) {
+	there, info, draft, err := c.lookAndDraft(ctx)
 	if err != nil {
 		return Created{}, err
 	}
-	want.Adopted = there
-	rec, isNew, err := s.firstClaim(ctx, cat, want, size, draft)
+	c.want.Adopted = there
+	rec, isNew, err := c.firstClaim(ctx, draft)
 	if err != nil {
 		return Created{}, err
 	}
@@ -113,7 +124,7 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if err != nil {
 		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
 	}
-	if err := s.confirm(ctx, root, cat, rec, id, isNew, there); err != nil {
+	if err := c.confirm(ctx, rec, id, isNew, there); err != nil {
 		return Created{}, err
 	}
 	made := Created{ID: id, Capacity: rec.Capacity}
@@ -121,48 +132,48 @@ func (s *Store) create(ctx context.Context, root *os.Root, cat *catalog.Catalog,
 	if there && !half {
 		return made, nil
 	}
-	if err := s.completeDirectory(ctx, root, rec, half); err != nil {
+	if err := c.completeDirectory(ctx, c.root, rec, half); err != nil {
 		if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
 			// The caller may give up for good: leave no claim without a directory.
-			err = errors.Join(err, s.unclaim(root, cat, rec, id))
+			err = errors.Join(err, unclaim(c.root, c.cat, rec, id))
 		}
 		return Created{}, err
 	}
 	if isNew {
 		return made, nil
 	}
-	return made, s.keep(ctx, root, cat, rec, id, size)
+	return made, c.keep(ctx, rec, id)
 }
 
 // lookAndDraft looks for the directory. Since there is probably none, it writes the
 // record of a new one meanwhile, where the volume's name says where that belongs.
-func (s *Store) lookAndDraft(ctx context.Context, root *os.Root, cat *catalog.Catalog, want catalog.Record) (there bool, info fs.FileInfo, draft *catalog.Draft, err error) {
+func (c *creation) lookAndDraft(ctx context.Context) (there bool, info fs.FileInfo, draft *catalog.Draft, err error) {
 	var draftErr error
 	drafted := make(chan struct{})
-	if namedAsItsDirectory(want) {
-		if err := s.step(ctx, "write record"); err != nil {
+	if namedAsItsDirectory(c.want) {
+		if err := c.step(ctx, "write record"); err != nil {
 			return false, nil, nil, err
 		}
 		go func() {
 			defer close(drafted)
 			draftErr = unpanicked(ctx, func() (err error) {
-				draft, err = cat.Draft(want)
+				draft, err = c.cat.Draft(c.want)
 				return err
 			})
 		}()
 	} else {
 		close(drafted)
 	}
-	there, info, err = directoryThere(root, want.SubDir)
+	there, info, err = directoryThere(c.root, c.want.SubDir)
 	<-drafted
 	if err == nil && !there {
 		return false, nil, draft, draftErr
 	}
 	if draft != nil {
-		err = errors.Join(err, cat.Drop(draft))
+		err = errors.Join(err, c.cat.Drop(draft))
 	}
 	if err == nil { // mkdir(2) asks the server, what was looked at so far does not
-		there, info, err = directoryNow(root, want.SubDir)
+		there, info, err = directoryNow(c.root, c.want.SubDir)
 	}
 	return there, info, nil, err
 }
@@ -170,43 +181,44 @@ func (s *Store) lookAndDraft(ctx context.Context, root *os.Root, cat *catalog.Ca
 // keep sees to it that a directory just made has its record: whoever made that may
 // have failed and taken it back meanwhile. A delete has done the same with the
 // directory before it; then there must not be a record either.
-func (s *Store) keep(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, size SizeRange) error {
-	if _, isNew, err := s.claim(ctx, cat, rec, size); err != nil || !isNew {
+func (c *creation) keep(ctx context.Context, rec catalog.Record, id volume.ID) error {
+	c.want = rec
+	if _, isNew, err := c.claim(ctx); err != nil || !isNew {
 		return err
 	}
-	return s.stillThere(root, cat, rec, id)
+	return c.stillThere(rec, id)
 }
 
 // stillThere takes a record back that was made for a directory which another
 // controller was deleting: it takes the directory first and the record last, which
 // was gone just now.
-func (s *Store) stillThere(root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
-	still, _, err := directoryNow(root, rec.SubDir)
+func (c *creation) stillThere(rec catalog.Record, id volume.ID) error {
+	still, _, err := directoryNow(c.root, rec.SubDir)
 	if err == nil && still {
 		return nil
 	}
 	err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
-	return errors.Join(err, s.unclaim(root, cat, rec, id))
+	return errors.Join(err, unclaim(c.root, c.cat, rec, id))
 }
 
 // confirm looks, now that there is the record, whether it may stay.
-func (s *Store) confirm(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, isNew, there bool) error {
+func (c *creation) confirm(ctx context.Context, rec catalog.Record, id volume.ID, isNew, there bool) error {
 	if isNew && there {
-		if err := s.stillThere(root, cat, rec, id); err != nil {
+		if err := c.stillThere(rec, id); err != nil {
 			return err
 		}
 	}
 	if !isNew && there && !rec.Adopted {
 		return nil
 	}
-	if err := s.onlyOne(ctx, root, cat, rec); err != nil {
-		return errors.Join(err, s.giveWay(ctx, root, cat, rec, id, isNew, err))
+	if err := c.onlyOne(ctx, c.root, c.cat, rec); err != nil {
+		return errors.Join(err, giveWay(ctx, c.root, c.cat, rec, id, isNew, err))
 	}
 	return nil
 }
 
 // unclaim takes back what was made for a volume whose directory cannot be made.
-func (s *Store) unclaim(root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
+func unclaim(root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
 	if there, _, err := directoryThere(root, rec.SubDir); there || err != nil {
 		return err // another controller has made it
 	}

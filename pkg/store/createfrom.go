@@ -73,7 +73,8 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 		// Nor can anybody else go on with it: take back what a killed call left.
 		return Created{}, errors.Join(err, endOperations(cat, k, ""), s.unclaimCopy(ctx, h.Root(), cat, k, want))
 	}
-	if want, _, err = s.claim(ctx, cat, want, req.Size); err != nil {
+	c := &creation{Store: s, root: h.Root(), cat: cat, req: req, want: want}
+	if want, _, err = c.claim(ctx); err != nil {
 		return Created{}, err
 	}
 	var op *operation
@@ -185,7 +186,8 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 		}
 		// Nor may it go without one, should another controller have failed and taken
 		// the record back just now.
-		if want, _, err = s.claim(ctx, cat, want, SizeRange{}); err != nil {
+		c := &creation{Store: s, root: root, cat: cat, want: want}
+		if want, _, err = c.claim(ctx); err != nil {
 			return err
 		}
 	}
@@ -247,5 +249,5 @@ func (s *Store) unclaimCopy(ctx context.Context, root *os.Root, cat *catalog.Cat
 	}
 	// Looks for the directory after that: an operation is there until its directory
 	// is.
-	return s.unclaim(root, cat, have, id)
+	return unclaim(root, cat, have, id)
 }

@@ -134,14 +134,14 @@ func ignoreNone(err error) error {
 // giveWay takes back a claim that is not the only one of its name. One that is
 // not new may be that of a volume which has been made, or which a controller is
 // about to make; then it stays, unless the other one has been made.
-func (s *Store) giveWay(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, isNew bool, why error) error {
+func giveWay(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, isNew bool, why error) error {
 	switch {
 	case ctx.Err() != nil, !isNew && !errors.Is(why, volume.ErrIncompatible):
 		return nil //nolint:nilerr // as said
 	case isNew && rec.Adopted:
 		return forget(cat, rec, id)
 	}
-	return s.unclaim(root, cat, rec, id)
+	return unclaim(root, cat, rec, id)
 }
 
 // unname takes the note of a name back unless there is its volume.
