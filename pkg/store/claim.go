@@ -61,7 +61,7 @@ func (c *creation) newClaim(ctx context.Context) error {
 		}
 	}
 	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
-		if err := c.cat.Shared(c.want.SubDir); err != nil {
+		if err := c.cat.InShare(c.want.SubDir); err != nil {
 			return err
 		}
 	}

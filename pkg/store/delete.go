@@ -180,9 +180,9 @@ func (d *deletion) spareShares(policy volume.OnDelete) error {
 	case policy == volume.OnDeleteRetain:
 		return nil
 	case d.cat == nil:
-		return catalog.Shared(d.root, d.id.SubDir)
+		return catalog.InShare(d.root, d.id.SubDir)
 	}
-	return d.cat.Shared(d.id.SubDir)
+	return d.cat.InShare(d.id.SubDir)
 }
 
 // finish ends what a process was killed in, which may have been nothing.

@@ -12,28 +12,28 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Shared is Catalog.Shared where there is no room for a catalog.
-func Shared(export *os.Root, subDir string) error {
+// InShare is Catalog.InShare where there is no room for a catalog.
+func InShare(export *os.Root, subDir string) error {
 	dir, err := export.Open(".")
 	if err != nil {
 		return err
 	}
-	return errors.Join(sharedIn(int(dir.Fd()), subDir), dir.Close())
+	return errors.Join(shareAround(int(dir.Fd()), subDir), dir.Close())
 }
 
-// Shared returns volume.ErrOwned for a directory that is an export of its own, or lies
+// InShare returns volume.ErrOwned for a directory that is an export of its own, or lies
 // in one: what is in it is nobody's here to give away or to delete. What this process
 // may not look into is none of the driver's.
-func (c *Catalog) Shared(subDir string) error {
-	return sharedIn(int(c.exportDir.Fd()), subDir)
+func (c *Catalog) InShare(subDir string) error {
+	return shareAround(int(c.exportDir.Fd()), subDir)
 }
 
-func sharedIn(export int, subDir string) error {
+func shareAround(export int, subDir string) error {
 	for dir := path.Clean(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
 		fd, err := openBeneath(export, path.Join(dir, volume.MetaDir), unix.O_PATH|unix.O_DIRECTORY)
 		switch {
 		case err == nil:
-			return errors.Join(sharedError(dir, subDir), unix.Close(fd))
+			return errors.Join(inShareError(dir, subDir), unix.Close(fd))
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, fs.ErrPermission):
 		default:
 			return fmt.Errorf("look for a share in %s: %w", dir, err)
@@ -42,7 +42,7 @@ func sharedIn(export int, subDir string) error {
 	return nil
 }
 
-func sharedError(dir, subDir string) error {
+func inShareError(dir, subDir string) error {
 	if dir == path.Clean(subDir) {
 		return fmt.Errorf("%w: %s is used as a share itself and may hold volumes: %s is in it", volume.ErrOwned, dir, volume.MetaDir)
 	}
