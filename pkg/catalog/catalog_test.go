@@ -159,6 +159,7 @@ func TestReadRefuses(t *testing.T) {
 		"newer version":   `{"version":2,"name":"n","subDir":"pvc-1"}`,
 		"no name":         `{"version":1,"subDir":"pvc-1"}`,
 		"another's":       `{"version":1,"name":"n","subDir":"pvc-2"}`,
+		"unknown policy":  `{"version":1,"name":"n","subDir":"pvc-1","onDelete":"quarantine"}`,
 		"negative number": `{"version":-1,"name":"n","subDir":"pvc-1"}`,
 	}
 	for name, content := range tests {

@@ -27,6 +27,9 @@ func unmarshalFields(b []byte, known any) (unknown, error) {
 		// json.Unmarshal ignores case as well.
 		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, field) })
 	})
+	if len(rest) == 0 {
+		return nil, nil
+	}
 	return rest, nil
 }
 

@@ -76,11 +76,11 @@ func (c *Catalog) ReadGroup(name string) (Group, error) {
 
 func decodeGroup(b []byte) (Group, error) {
 	var g Group
-	if err := unmarshal(b, &g, &g.Version); err != nil {
+	if err := unmarshal(b, &g); err != nil {
 		return Group{}, err
 	}
 	if g.Name == "" || g.ID == "" || len(g.Members) == 0 {
-		return Group{}, &BrokenError{"record without a name, an ID or members"}
+		return Group{}, &BrokenError{Reason: "record without a name, an ID or members"}
 	}
 	return g, nil
 }

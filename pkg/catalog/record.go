@@ -11,8 +11,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// recordVersion is written into every record. A record with a higher one was
-// written by a driver that knows more; it is left alone.
+// recordVersion is written into every record. docs/format.md says when it rises and
+// what becomes of a record with a higher one.
 const recordVersion = 1
 
 // Record says who owns a directory. Fields are only ever added.
@@ -73,9 +73,19 @@ func (r Record) Same(other Record) bool {
 
 // BrokenError says that what is in a record's place is none, or none that this
 // driver understands.
-type BrokenError struct{ Reason string }
+type BrokenError struct {
+	Reason string
+	Err    error // volume.ErrNewerRecord, or nil
+}
 
-func (e *BrokenError) Error() string { return e.Reason }
+func (e *BrokenError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%v: %s", e.Err, e.Reason)
+	}
+	return e.Reason
+}
+
+func (e *BrokenError) Unwrap() error { return e.Err }
 
 func encode(r Record) ([]byte, error) {
 	r.Version = recordVersion
@@ -93,22 +103,32 @@ func marshal(record any) ([]byte, error) {
 
 func decode(b []byte) (Record, error) {
 	var r Record
-	if err := unmarshal(b, &r, &r.Version); err != nil {
+	if err := unmarshal(b, &r); err != nil {
 		return Record{}, err
 	}
 	if r.Name == "" || r.SubDir == "" {
-		return Record{}, &BrokenError{"record without a name or a directory"}
+		return Record{}, &BrokenError{Reason: "record without a name or a directory"}
+	}
+	if _, err := volume.ParseOnDelete(string(r.OnDelete)); err != nil {
+		return Record{}, &BrokenError{Reason: err.Error()} // or the directory would be deleted
 	}
 	return r, nil
 }
 
-// unmarshal reads a record of any kind; version is the field of it.
-func unmarshal(b []byte, record any, version *int) error {
-	if err := json.Unmarshal(b, record); err != nil {
-		return &BrokenError{fmt.Sprintf("not a record: %v", err)}
+// unmarshal reads a record of any kind.
+func unmarshal(b []byte, record any) error {
+	var format struct{ Version int }
+	if err := json.Unmarshal(b, &format); err != nil {
+		return &BrokenError{Reason: fmt.Sprintf("not a record: %v", err)}
 	}
-	if *version < 1 || *version > recordVersion {
-		return &BrokenError{fmt.Sprintf("record version %d, this driver knows up to %d", *version, recordVersion)}
+	if format.Version > recordVersion {
+		return &BrokenError{fmt.Sprintf("it has version %d, this driver knows up to %d", format.Version, recordVersion), volume.ErrNewerRecord}
+	}
+	if format.Version < 1 {
+		return &BrokenError{Reason: fmt.Sprintf("record version %d, the first is 1", format.Version)}
+	}
+	if err := json.Unmarshal(b, record); err != nil {
+		return &BrokenError{Reason: fmt.Sprintf("not a record: %v", err)}
 	}
 	return nil
 }
@@ -117,7 +137,7 @@ func unmarshal(b []byte, record any, version *int) error {
 func decodeOf(b []byte, subDir string) (Record, error) {
 	r, err := decode(b)
 	if err == nil && r.SubDir != subDir {
-		err = &BrokenError{fmt.Sprintf("it is the record of %q", r.SubDir)}
+		err = &BrokenError{Reason: fmt.Sprintf("it is the record of %q", r.SubDir)}
 	}
 	return r, err
 }

@@ -61,11 +61,11 @@ func (c *Catalog) ReadSnapshot(dir string) (Snapshot, error) {
 
 func decodeSnapshot(b []byte) (Snapshot, error) {
 	var s Snapshot
-	if err := unmarshal(b, &s, &s.Version); err != nil {
+	if err := unmarshal(b, &s); err != nil {
 		return Snapshot{}, err
 	}
 	if s.Name == "" || s.ID == "" || s.SourceID == "" {
-		return Snapshot{}, &BrokenError{"record without a name, an ID or a source"}
+		return Snapshot{}, &BrokenError{Reason: "record without a name, an ID or a source"}
 	}
 	return s, nil
 }

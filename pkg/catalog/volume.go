@@ -47,7 +47,7 @@ func (c *Catalog) readBytes(place, name string) ([]byte, error) {
 	}
 	b, err := readAt(int(dir.Fd()), name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) {
-		err = &BrokenError{err.Error()} // somebody has put something else there
+		err = &BrokenError{Reason: err.Error()} // somebody has put something else there
 	}
 	return b, err
 }

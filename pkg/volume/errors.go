@@ -31,6 +31,9 @@ var (
 	// ErrOwned: the directory belongs to another live volume, or holds or lies in
 	// one that does.
 	ErrOwned = errors.New("directory belongs to another volume")
+	// ErrNewerRecord: a driver of a later version has written the record of the
+	// volume or snapshot, in a way that this one must not go by.
+	ErrNewerRecord = errors.New("record of a newer driver")
 	// ErrToken: a page of a list begins nowhere.
 	ErrToken = errors.New("starting token not valid")
 	// ErrOutOfRange: no volume can have the size asked for.
