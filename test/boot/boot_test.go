@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,21 +54,33 @@ func boot(t *testing.T, args ...string) run {
 // end is as much of a program's output as a reader of the log wants to see.
 func end(output string) string { return output[max(0, len(output)-4096):] }
 
-// running counts the kernels that use a scratch directory.
+// running counts the processes of the kernels that use a scratch directory.
 func running(t *testing.T, scratch string) int {
+	t.Helper()
+	return len(kernels(t, scratch))
+}
+
+// kernels are the processes of the kernels that use a scratch directory, the first of
+// each before those that it started.
+func kernels(t *testing.T, scratch string) []int {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	var pids []int
 	for _, path := range found {
 		cmdline, err := os.ReadFile(path)
 		if err == nil && bytes.HasPrefix(cmdline, []byte("/usr/bin/linux.uml")) && bytes.Contains(cmdline, []byte(scratch)) {
-			n++
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
 		}
 	}
-	return n
+	slices.Sort(pids)
+	return pids
 }
 
 func TestBothExportsOverBothVersions(t *testing.T) {
@@ -161,9 +175,7 @@ func TestDeadline(t *testing.T) {
 	if r.code != 125 || !strings.Contains(r.stderr, "deadline") || !strings.Contains(r.stderr, logs) {
 		t.Errorf("exit code %d, want 125, the deadline and %s named", r.code, logs)
 	}
-	if info, err := os.Stat(filepath.Join(logs, "console.log")); err != nil || info.Size() == 0 {
-		t.Errorf("no console log: %v", err)
-	}
+	mustShowConsole(t, r, scratch, "start the NFS server: done")
 	if n := running(t, scratch); n != 0 {
 		t.Errorf("%d kernels still run", n)
 	}

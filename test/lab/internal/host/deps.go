@@ -16,6 +16,7 @@ var packages = []string{
 	"iproute2",           // tc, for round trips
 	"containerd", "runc", // the node's runtime
 	"iptables", "containernetworking-plugins", // the pods' network
+	"gcc", "libc6-dev", // the kernel's ptrace, and the race detector
 	"busybox-static", // the image that test pods run
 	"ca-certificates",
 }

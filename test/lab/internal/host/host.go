@@ -4,14 +4,13 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +42,8 @@ type Options struct {
 
 // ErrDeadline is why a run that took too long was ended.
 var ErrDeadline = errors.New("the lab's deadline has passed")
+
+var errPoweredOff = errors.New("powered off")
 
 // The guest's descriptors behind standard input, output and error.
 const (
@@ -115,6 +116,10 @@ func (o Options) boot(ctx context.Context, scratch string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	env, err := o.kernelEnv(ctx)
+	if err != nil {
+		return 0, err
+	}
 	if j.Terminal != nil {
 		state, err := term.MakeRaw(int(os.Stdin.Fd()))
 		if err != nil {
@@ -122,15 +127,26 @@ func (o Options) boot(ctx context.Context, scratch string) (int, error) {
 		}
 		defer term.Restore(int(os.Stdin.Fd()), state)
 	}
-	bootErr := o.runKernel(ctx, scratch, argv)
+	bootErr := runKernel(ctx, scratch, argv, env)
+	code, err := outcome(ctx, scratch, bootErr)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		showConsole(os.Stderr, consolePath(scratch))
+	}
+	return code, err
+}
+
+// outcome is what became of the guest's command: its exit code, or why there is none.
+func outcome(ctx context.Context, scratch string, bootErr error) (int, error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
 	result, err := job.ReadResult(scratch)
-	if err != nil {
-		return 0, fmt.Errorf("the guest ended without a result: %w", errors.Join(bootErr, err))
-	}
-	if result.Error != "" {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, fmt.Errorf("the guest ended without a result (its kernel: %v)", cmp.Or(bootErr, errPoweredOff))
+	case err != nil:
+		return 0, err
+	case result.Error != "":
 		return 0, fmt.Errorf("guest: %s", result.Error)
 	}
 	return result.ExitCode, nil
@@ -198,64 +214,4 @@ func (o Options) kernelArgs(scratch string, terminal bool) ([]string, error) {
 		return nil, fmt.Errorf("the kernel's command line cannot carry %q: no blanks or commas in the path of the lab or of the scratch directory", args[i])
 	}
 	return append(args, "--", GuestCommand, scratch), nil
-}
-
-func (o Options) runKernel(ctx context.Context, scratch string, argv []string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	console, err := os.Create(filepath.Join(scratch, "logs", "console.log"))
-	if err != nil {
-		return err
-	}
-	defer console.Close()
-
-	cmd := jailed(self, scratch, argv)
-	cmd.Stdin = os.Stdin
-	cmd.Stdout, cmd.Stderr = console, console
-	stdout, stdoutDone, err := relay(os.Stdout)
-	if err != nil {
-		return err
-	}
-	stderr, stderrDone, err := relay(os.Stderr)
-	if err != nil {
-		return err
-	}
-	cmd.ExtraFiles = []*os.File{stdout, stderr, console}
-	err = start(ctx, cmd)
-	stdout.Close()
-	stderr.Close()
-	<-stdoutDone
-	<-stderrDone
-	return err
-}
-
-// start runs cmd, and kills it (and with it its PID namespace) when ctx ends.
-func start(ctx context.Context, cmd *exec.Cmd) error {
-	// Pdeathsig is sent when the thread ends that started the process.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
-	return cmd.Wait()
-}
-
-// relay returns a pipe for the guest to write to, whose bytes go to w. It keeps
-// the kernel from changing the terminal behind w.
-func relay(w io.Writer) (*os.File, <-chan struct{}, error) {
-	r, guest, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer r.Close()
-		_, _ = io.Copy(w, r)
-	}()
-	return guest, done, nil
 }
