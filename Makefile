@@ -14,7 +14,9 @@ PROGRAMS := nfsplugin csi-provisioner
 # test/lab/sidecars only pin and wrap other people's programs.
 MODULES := . hack test
 # Unit tests of the test module: what runs without a lab.
-TEST_UNIT := ./lab/... ./manifests/... ./nfs/... ./sanity/...
+TEST_UNIT := ./lab/... ./manifests/... ./sanity/...
+# Those of its tests among the others that need no lab, and do not run there either.
+WITHOUT_NFS := WithoutNFS$$
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # Without gRPC's trace pages, which use templates, the linker can leave out methods
@@ -108,7 +110,7 @@ fake-plugin:
 test-unit: ## Run the tests that need neither root nor the lab
 	go test $(TESTFLAGS) ./...
 	cd hack && go test $(TESTFLAGS) ./...
-	cd test && go test $(TESTFLAGS) $(TEST_UNIT)
+	cd test && go test $(TESTFLAGS) $(TEST_UNIT) && go test $(TESTFLAGS) -run '$(WITHOUT_NFS)' ./nfs
 
 # How long each fuzz target runs.
 FUZZTIME ?= 1m
@@ -137,16 +139,16 @@ test-faults: $(call needs,build) lab-build ## Run the faults of test-integration
 test-lab: $(call needs,lab lab-deps) ## Boot the lab's guest and hold it to what docs/lab.md says
 	cd test && LAB_BINARY=$(abspath $(LAB)) go test $(TESTFLAGS) -count=1 ./boot
 
-# In the guest run test binaries that were built here: $(call in_guest,nfs|cluster,PACKAGE,FLAGS)
+# In the guest run test binaries that were built here: $(call in_guest,nfs|cluster,PACKAGE,LAB FLAGS,TEST FLAGS)
 define in_guest
 rm -rf $(TESTS)/$(2)
 cd test && go test -c -o $(abspath $(TESTS))/$(2)/test/$(2)/ ./$(2)
-$(LAB) $(1) $(3) -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/$(2)
+$(LAB) $(1) $(3) -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/$(2) $(4)
 endef
 
 .PHONY: test-nfs
 test-nfs: $(call needs,lab lab-deps) ## Run the tests that need a kernel NFS server, in the lab
-	$(call in_guest,nfs,nfs)
+	$(call in_guest,nfs,nfs,,-test.skip='$(WITHOUT_NFS)')
 
 .PHONY: test-sanity
 test-sanity: $(call needs,build lab lab-deps) ## Run csi-sanity against nfsplugin on real NFS, in the lab
