@@ -22,11 +22,11 @@ func restarted(f func() error) error {
 	}
 }
 
-// openBeneath opens a path whose every component is a real directory, one after
+// OpenBeneath opens a path whose every component is a real directory, one after
 // the other: the client asks the server about a directory that is opened. On one
 // that is only passed it relies, by the cache, also where another controller has
 // put a new one in its place.
-func openBeneath(dir int, name string, flags int) (fd int, err error) {
+func OpenBeneath(dir int, name string, flags int) (fd int, err error) {
 	if !filepath.IsLocal(name) {
 		return -1, &os.PathError{Op: "open", Path: name, Err: unix.EXDEV}
 	}
@@ -84,7 +84,7 @@ func unlinkAt(dir int, name string, flags int) error {
 // readAt reads a whole file.
 func readAt(dir int, name string) ([]byte, error) {
 	// Without waiting for a writer, should somebody have put a fifo there.
-	fd, err := openBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
+	fd, err := OpenBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}

@@ -172,7 +172,7 @@ func (c *Catalog) dir(name string, mkdir bool) (*os.File, error) {
 			return nil, err
 		}
 	}
-	fd, err := openBeneath(meta, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := OpenBeneath(meta, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (c *Catalog) Hold(subDir string) (*Held, error) {
 	h := &Held{cat: c, fd: -1}
 	dir, err := c.dir(volumesDir, false)
 	if err == nil {
-		h.fd, err = openBeneath(int(dir.Fd()), subDir, unix.O_RDONLY|unix.O_DIRECTORY)
+		h.fd, err = OpenBeneath(int(dir.Fd()), subDir, unix.O_RDONLY|unix.O_DIRECTORY)
 	}
 	if err == nil {
 		if h.rec, err = h.read(subDir); err != nil {

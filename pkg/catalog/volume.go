@@ -109,7 +109,7 @@ func (c *Catalog) in(subDir string, do func(dir int, name string) error) error {
 	if above == "" {
 		return do(int(volumes.Fd()), name)
 	}
-	fd, err := openBeneath(int(volumes.Fd()), path.Clean(above), unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := OpenBeneath(int(volumes.Fd()), path.Clean(above), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}

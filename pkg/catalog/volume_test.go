@@ -118,7 +118,7 @@ func TestOpenBeneath(t *testing.T) {
 		"a/b/file": true, "a": true, "a/none": false, "absolute/b/file": false, "relative/b/file": false,
 		"a/b/last": false, "../" + filepath.Base(dir): false, "a/../..": false, dir: false, "": false,
 	} {
-		fd, err := openBeneath(int(f.Fd()), name, unix.O_RDONLY)
+		fd, err := OpenBeneath(int(f.Fd()), name, unix.O_RDONLY)
 		if (err == nil) != good {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -61,6 +61,7 @@ func mapping() []struct {
 		{volume.ErrShareNotFound, codes.NotFound, "check the path and that the server exports it"},
 		{volume.ErrOwned, codes.FailedPrecondition, ""},
 		{volume.ErrNewerRecord, codes.FailedPrecondition, "run the driver of that version, or a later one, again"},
+		{volume.ErrNotAdopted, codes.FailedPrecondition, ""},
 		{volume.ErrUnsupported, codes.FailedPrecondition, ""},
 		{volume.ErrInGroup, codes.InvalidArgument, "delete the group snapshot"},
 		{volume.ErrWritten, codes.FailedPrecondition, "stop what writes to the volumes of the group, or set writes: allow in the class"},

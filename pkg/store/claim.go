@@ -60,6 +60,11 @@ func (c *creation) newClaim(ctx context.Context) error {
 			return err
 		}
 	}
+	if c.want.Adopted {
+		if err := c.mayAdopt(ctx); err != nil {
+			return err
+		}
+	}
 	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
 		if err := c.cat.InShare(c.want.SubDir); err != nil {
 			return err

@@ -132,17 +132,21 @@ func (c *creation) create(ctx context.Context) (Created, error) {
 	if there && !half {
 		return made, nil
 	}
-	if err := c.completeDirectory(ctx, c.root, rec, half); err != nil {
+	mkdired, err := c.completeDirectory(ctx, c.root, rec, half)
+	if err != nil {
 		if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
 			// The caller may give up for good: leave no claim without a directory.
 			err = errors.Join(err, unclaim(c.root, c.cat, rec, id))
 		}
 		return Created{}, err
 	}
-	if isNew {
-		return made, nil
+	switch {
+	case !isNew:
+		err = c.keep(ctx, rec, id)
+	case !mkdired:
+		err = c.cameBetween(ctx, rec, id)
 	}
-	return made, c.keep(ctx, rec, id)
+	return made, err
 }
 
 // lookAndDraft looks for the directory. Since there is probably none, it writes the

@@ -44,9 +44,10 @@ func halfMade(rec catalog.Record, info fs.FileInfo) bool {
 
 // completeDirectory makes the directory, or does what is left to do for one that
 // is half made.
-func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalog.Record, half bool) error {
+// It tells whether the directory was made now.
+func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalog.Record, half bool) (made bool, err error) {
 	if half {
-		return s.finishDirectory(ctx, root, rec)
+		return false, s.finishDirectory(ctx, root, rec)
 	}
 	return s.makeDirectory(ctx, root, rec)
 }
@@ -56,41 +57,42 @@ func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalo
 // first. It is not made elsewhere and renamed into place: over an empty
 // directory rename(2) succeeds, and that could be this very volume, made by
 // another controller and mounted by a pod already.
-func (s *Store) makeDirectory(ctx context.Context, root *os.Root, rec catalog.Record) error {
+func (s *Store) makeDirectory(ctx context.Context, root *os.Root, rec catalog.Record) (made bool, err error) {
 	if err := s.step(ctx, "make directory"); err != nil {
-		return err
+		return false, err
 	}
 	first := modeOf(rec)
 	if inSteps(rec) {
 		first = unfinished
 	}
-	if err := mkdir(root, rec.SubDir, first); err != nil {
-		return err
+	if made, err = mkdir(root, rec.SubDir, first); err != nil {
+		return false, err
 	}
 	if err := s.finishDirectory(ctx, root, rec); err != nil {
-		return err
+		return made, err
 	}
-	return s.step(ctx, "answer")
+	return made, s.step(ctx, "answer")
 }
 
-func mkdir(root *os.Root, subDir string, mode volume.Mode) error {
+// mkdir tells whether the directory was not there before.
+func mkdir(root *os.Root, subDir string, mode volume.Mode) (made bool, err error) {
 	for range maxLostRaces {
 		p, err := makePlace(root, subDir)
 		if err != nil {
-			return err
+			return false, err
 		}
 		err = p.parent.Mkdir(p.name, mode.FileMode())
 		p.close()
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			_, _, err = directoryThere(root, subDir)
-			return err
+			return false, err
 		case errors.Is(err, fs.ErrNotExist): // its parent was pruned meanwhile
 			continue
 		}
-		return err
+		return err == nil, err
 	}
-	return fmt.Errorf("the directories above %s keep disappearing", subDir)
+	return false, fmt.Errorf("the directories above %s keep disappearing", subDir)
 }
 
 // finishDirectory gives a directory that is unfinished its owner and, last, its

@@ -122,11 +122,17 @@ func (l *lab) tree(t *testing.T) []string {
 	return names
 }
 
-func (l *lab) mustHave(t *testing.T, want ...string) {
+// files is tree without the directories that the driver keeps everything in.
+func (l *lab) files(t *testing.T) []string {
 	t.Helper()
-	got := slices.DeleteFunc(l.tree(t), func(n string) bool {
+	return slices.DeleteFunc(l.tree(t), func(n string) bool {
 		return slices.Contains([]string{volume.MetaDir, ".nfs-csi/trash", ".nfs-csi/volumes", ".nfs-csi/names", ".nfs-csi/snapshots", ".nfs-csi/groups"}, n)
 	})
+}
+
+func (l *lab) mustHave(t *testing.T, want ...string) {
+	t.Helper()
+	got := l.files(t)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

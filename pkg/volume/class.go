@@ -36,10 +36,10 @@ func parsePolicy(values map[string]string) (OnDelete, error) {
 	if err != nil || !given {
 		return policy, err
 	}
-	yes, err := strconv.ParseBool(archive)
+	yes, err := parseBool(KeyArchiveOnDelete, archive)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w: %s %q is neither true nor false", ErrInvalid, KeyArchiveOnDelete, archive)
+		return "", err
 	case policy != "":
 		return policy, nil
 	case yes:

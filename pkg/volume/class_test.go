@@ -72,7 +72,8 @@ func TestClassRefuses(t *testing.T) {
 		{map[string]string{"uid": "root"}, `uid: invalid: "root"`},
 		{map[string]string{"gid": "4294967295"}, "gid"},
 		{map[string]string{"gid": "-1"}, "gid"},
-		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", known are server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, csi.storage.k8s.io/pvc/name`},
+		{map[string]string{"adopt": "never"}, `adopt "never" is neither true nor false`},
+		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", known are server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, adopt, csi.storage.k8s.io/pvc/name`},
 	} {
 		if _, err := ParseParams(class(tt.in)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v: %v, want ErrInvalid saying %q", tt.in, err, tt.says)

@@ -34,6 +34,9 @@ var (
 	// ErrNewerRecord: a driver of a later version has written the record of the
 	// volume or snapshot, in a way that this one must not go by.
 	ErrNewerRecord = errors.New("record of a newer driver")
+	// ErrNotAdopted: a directory that belongs to no volume is in the place of a new
+	// one's, and is not to become it.
+	ErrNotAdopted = errors.New("directory is there already and is not adopted")
 	// ErrToken: a page of a list begins nowhere.
 	ErrToken = errors.New("starting token not valid")
 	// ErrOutOfRange: no volume can have the size asked for.

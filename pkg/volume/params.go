@@ -17,6 +17,7 @@ const (
 	KeyUID              = "uid"
 	KeyGID              = "gid"
 	KeyMode             = "mode"
+	KeyAdopt            = "adopt"
 	KeyMountOptions     = "mountOptions"
 
 	// What the provisioner adds when it runs with --extra-create-metadata.
@@ -40,6 +41,8 @@ type Params struct {
 	// mountPermissions; UID and GID own it, nil for whoever makes it.
 	Mode     Mode
 	UID, GID *uint32
+	// NoAdopt refuses a directory that is there already and belongs to no volume.
+	NoAdopt bool
 	// Metadata holds what the provisioner told about the claim, by key. It does
 	// not shape the volume but through SubDir.
 	Metadata map[string]string
@@ -50,7 +53,7 @@ type Params struct {
 func ParseParams(in map[string]string) (Params, error) {
 	known := []string{
 		KeyServer, KeyShare, KeySubDir, KeyPathPattern, KeyOnDelete, KeyArchiveOnDelete,
-		KeyMountPermissions, KeyUID, KeyGID, KeyMode, KeyPVCName, KeyPVCNamespace, KeyPVName,
+		KeyMountPermissions, KeyUID, KeyGID, KeyMode, KeyAdopt, KeyPVCName, KeyPVCNamespace, KeyPVName,
 	}
 	values, err := foldKeys(in)
 	if err != nil {
@@ -75,6 +78,9 @@ func ParseParams(in map[string]string) (Params, error) {
 		return Params{}, err
 	}
 	if err := p.parseOwnership(values); err != nil {
+		return Params{}, err
+	}
+	if err := p.parseDirectory(values); err != nil {
 		return Params{}, err
 	}
 	return p, nil
