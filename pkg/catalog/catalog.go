@@ -19,7 +19,7 @@ import (
 const (
 	volumesDir = "volumes"
 	namesDir   = "names"
-	// retainedDir has a file for each volume that NoteRetained was told of.
+	// retainedDir has a note for each directory that NoteRetained was told of.
 	retainedDir = "retained"
 	// SnapshotsDir has a directory for each snapshot that is whole.
 	SnapshotsDir = "snapshots"

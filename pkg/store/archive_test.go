@@ -198,7 +198,7 @@ func TestKilledRetainIsCompleted(t *testing.T) {
 			l.put(t, "team/data/file")
 			return id
 		},
-		func(l *lab) { l.mustHave(t, "team", "team/data", "team/data/file") })
+		func(l *lab) { l.mustHave(t, "team", "team/data", "team/data/file", retained(t, "team/data")) })
 }
 
 func TestKilledNestedDeleteIsCompleted(t *testing.T) {

@@ -130,7 +130,7 @@ func (c *creation) create(ctx context.Context) (Created, error) {
 	made := Created{ID: id, Capacity: rec.Capacity}
 	half := there && halfMade(rec, info)
 	if there && !half {
-		return made, nil
+		return made, c.notRetained(rec)
 	}
 	mkdired, err := c.completeDirectory(ctx, c.root, rec, half)
 	if err != nil {

@@ -115,11 +115,8 @@ func (d *deletion) withRecord(ctx context.Context) error {
 // must do, there is the record, and nobody can adopt the directory.
 func (d *deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 	rec := d.held.Record()
-	if policy == volume.OnDeleteRetain && d.policy(catalog.Record{}, d.id) != policy {
-		if err := d.step(ctx, "note that it is retained"); err != nil {
-			return err
-		}
-		if err := d.cat.NoteRetained(d.id.Name, rec); err != nil {
+	if policy == volume.OnDeleteRetain {
+		if err := d.noteRetained(ctx, rec); err != nil {
 			return err
 		}
 	}
@@ -138,7 +135,7 @@ func (d *deletion) withoutRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	policy, err := d.lastPolicy()
+	policy, err := d.lastPolicy(ctx)
 	if err != nil {
 		return err
 	}
@@ -247,13 +244,14 @@ func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
 }
 
 // lastPolicy is that of a volume which has no record, or has none any more.
-func (d *deletion) lastPolicy() (volume.OnDelete, error) {
+func (d *deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
 	policy := d.policy(catalog.Record{}, d.id)
 	if d.cat == nil || policy == volume.OnDeleteRetain {
 		return policy, nil
 	}
-	retained, err := d.cat.Retained(d.id.Name, d.id.SubDir)
-	if retained {
+	by, err := d.cat.Retained(d.id.SubDir, d.id.Name)
+	if by != "" {
+		klog.FromContext(ctx).Info("The volume is gone and its directory was retained: nothing deleted", "id", d.id.String(), "retainedBy", by)
 		policy = volume.OnDeleteRetain
 	}
 	return policy, err

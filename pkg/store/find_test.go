@@ -105,7 +105,7 @@ func TestModifyOfAPredecessor(t *testing.T) {
 	}
 	l.mustHave(t, append(live("legacy"), "legacy/data")...)
 	l.delete(t, id)
-	l.mustHave(t, "legacy", "legacy/data", ".nfs-csi/retained", ".nfs-csi/retained/legacy")
+	l.mustHave(t, "legacy", "legacy/data", retained(t, "legacy"))
 }
 
 func TestModifyFollowsNoSymlink(t *testing.T) {

@@ -34,7 +34,7 @@ func (d *deletion) inPlace(ctx context.Context, h *share.Handle, why error) erro
 		}
 		defer dir.Close()
 		// What is open now is the volume's as long as the record that is seen now is.
-		if mine, err := d.hold(); err != nil || !mine {
+		if mine, err := d.hold(ctx); err != nil || !mine {
 			return errors.Join(why, err)
 		}
 		if d.held != nil {
@@ -48,7 +48,7 @@ func (d *deletion) inPlace(ctx context.Context, h *share.Handle, why error) erro
 }
 
 // hold tells whether the volume is there to be deleted, and holds its record.
-func (d *deletion) hold() (mine bool, err error) {
+func (d *deletion) hold(ctx context.Context) (mine bool, err error) {
 	var rec catalog.Record
 	d.held = nil
 	if d.cat != nil {
@@ -60,7 +60,7 @@ func (d *deletion) hold() (mine bool, err error) {
 		}
 	}
 	if d.held == nil {
-		return d.holdsNone()
+		return d.holdsNone(ctx)
 	}
 	policy := d.policy(rec, d.id)
 	mine = rec.Same(d.first) && policy == volume.OnDeleteDelete
@@ -74,11 +74,11 @@ func (d *deletion) hold() (mine bool, err error) {
 }
 
 // holdsNone is hold for a volume that has no record.
-func (d *deletion) holdsNone() (mine bool, err error) {
+func (d *deletion) holdsNone(ctx context.Context) (mine bool, err error) {
 	if d.first.Name != "" {
 		return false, nil // it had one
 	}
-	policy, err := d.lastPolicy()
+	policy, err := d.lastPolicy(ctx)
 	if err != nil || policy != volume.OnDeleteDelete {
 		return false, err
 	}

@@ -37,6 +37,7 @@ type reclaimer struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
+	sweeps  sweeps
 
 	mu      sync.Mutex
 	seen    map[volume.Export]bool
@@ -222,6 +223,9 @@ func (r *reclaimer) pass(export volume.Export, work *reclaiming) (removed int64,
 			return nil
 		}
 		names, failed := endAbandoned(r.ctx, h.Root(), cat, time.Now())
+		if sweep := r.sweeps.begin(export, time.Now()); sweep != nil {
+			failed = errors.Join(failed, sweep.retained(r.ctx, h.Root(), cat, cat.Clock))
+		}
 		trash, err := fs.ReadDir(cat.Meta().FS(), catalog.TrashDir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

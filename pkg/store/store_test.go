@@ -126,7 +126,9 @@ func (l *lab) tree(t *testing.T) []string {
 func (l *lab) files(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(l.tree(t), func(n string) bool {
-		return slices.Contains([]string{volume.MetaDir, ".nfs-csi/trash", ".nfs-csi/volumes", ".nfs-csi/names", ".nfs-csi/snapshots", ".nfs-csi/groups"}, n)
+		return slices.Contains([]string{
+			volume.MetaDir, ".nfs-csi/trash", ".nfs-csi/volumes", ".nfs-csi/names", ".nfs-csi/snapshots", ".nfs-csi/groups", ".nfs-csi/retained",
+		}, n)
 	})
 }
 

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+const (
+	// retainedFor is how long the note of a retained directory is kept while the
+	// directory is there. DeleteVolume comes again that late at most: by a cluster that
+	// was restored from its oldest backup.
+	retainedFor = 365 * 24 * time.Hour
+	// sweepEvery and sweepAtATime bound the work of looking for notes that have become
+	// useless, on each export.
+	sweepEvery   = time.Hour
+	sweepAtATime = 500
+)
+
+// noteRetained notes for repeated calls that the directory stays. On a full disk the
+// volume's ID is enough where it says so too.
+func (d *deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
+	err := d.step(ctx, "note that it is retained")
+	if err == nil {
+		err = d.cat.NoteRetained(rec)
+	}
+	if noRoom(err) && d.policy(catalog.Record{}, d.id) == volume.OnDeleteRetain {
+		return nil
+	}
+	return err
+}
+
+// notRetained removes the note of a directory that has been adopted. From its record
+// on that says whose it is, and a new note comes when it is retained again.
+func (c *creation) notRetained(rec catalog.Record) error {
+	if !rec.Adopted {
+		return nil
+	}
+	return c.cat.ForgetRetained(rec)
+}
+
+// sweeps of exports, by what they are at.
+type sweeps struct {
+	mu sync.Mutex
+	by map[volume.Export]*sweep
+}
+
+type sweep struct {
+	begun time.Time
+	after string // the note that was looked at last
+}
+
+// begin returns the sweep of an export when it is time for it; nil otherwise.
+func (s *sweeps) begin(export volume.Export, now time.Time) *sweep {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = map[volume.Export]*sweep{}
+	}
+	at := s.by[export]
+	if at == nil {
+		at = &sweep{}
+		s.by[export] = at
+	} else if now.Sub(at.begun) < sweepEvery {
+		return nil
+	}
+	at.begun = now
+	return at
+}
+
+// retained removes notes of directories that are gone, and old ones, as far as one
+// sweep gets. The clock is that of the server, which notes when they were written.
+func (s *sweep) retained(ctx context.Context, root *os.Root, cat *catalog.Catalog, clock func(context.Context) (time.Time, error)) (err error) {
+	var now time.Time
+	s.after, err = cat.SweepRetained(s.after, sweepAtATime, func(r catalog.Record, written time.Time) (keep bool, err error) {
+		if now.IsZero() { // to ask for the time takes a few calls of the server
+			if now, err = clock(ctx); err != nil {
+				return true, err
+			}
+		}
+		there, _, err := directoryNow(root, r.SubDir)
+		if errors.Is(err, volume.ErrOwned) {
+			there, err = true, nil // something else is in its place
+		}
+		return there && now.Sub(written) < retainedFor, errors.Join(err, ctx.Err())
+	})
+	return err
+}
