@@ -3,6 +3,8 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# What a target needs is made in the order that it is named in.
+.NOTPARALLEL:
 
 BIN ?= bin
 # The version that deploy/kubernetes installs is the version that is built.
@@ -77,6 +79,11 @@ clean: ## Remove what was built in the tree; the lab's cache stays
 
 ##@ Lab
 
+# What the machine has to have comes before all that takes long.
+.PHONY: preflight-build preflight-nfs preflight-cluster
+preflight-build preflight-nfs preflight-cluster:
+	hack/preflight $(@:preflight-%=%)
+
 .PHONY: lab
 lab: ## Build the lab's command, bin/lab
 	cd test && $(GO_BUILD) -o $(abspath $(LAB)) ./lab
@@ -84,12 +91,12 @@ lab: ## Build the lab's command, bin/lab
 .PHONY: lab-deps
 lab-deps: $(LAB_ENV) ## Install the Debian packages that the lab needs
 
-$(LAB_ENV): | lab
+$(LAB_ENV): test/lab/internal/host/deps.go | lab
 	$(LAB) deps
 	touch $@
 
 .PHONY: lab-build
-lab-build: $(call needs,lab lab-deps) ## Build and cache the lab's Kubernetes (some minutes, once)
+lab-build: $(call needs,preflight-build lab lab-deps) ## Build and cache the lab's Kubernetes (some minutes, once)
 	$(LAB) build
 
 ##@ Test
@@ -120,7 +127,7 @@ fuzz: ## Run every fuzz target of the product for FUZZTIME each, from the seeds 
 	hack/fuzz $(FUZZTIME)
 
 .PHONY: test-integration
-test-integration: $(call needs,build fake-plugin) lab-build ## Run csi-provisioner against a real API server, here, without the lab
+test-integration: $(call needs,preflight-build build fake-plugin) lab-build ## Run csi-provisioner against a real API server, here, without the lab
 	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
 		NFSPLUGIN_FAKE=$(abspath $(BIN))/fake/nfsplugin \
 		go test $(TESTFLAGS) -count=1 ./integration/...
@@ -129,14 +136,14 @@ test-integration: $(call needs,build fake-plugin) lab-build ## Run csi-provision
 KILL_TIME ?= 1m
 
 .PHONY: test-faults
-test-faults: $(call needs,build) lab-build ## Run the faults of test-integration for longer, with the race detector
+test-faults: $(call needs,preflight-build build) lab-build ## Run the faults of test-integration for longer, with the race detector
 	go build -race -trimpath -buildvcs=false -tags $(GO_TAGS) -o $(BIN)/race/ ./cmd/csi-provisioner
 	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
 		CSI_PROVISIONER_RACE=$(abspath $(BIN))/race/csi-provisioner KILL_TIME=$(KILL_TIME) \
 		go test $(TESTFLAGS) -count=1 ./integration -run '^Test(LeaderKilled|ClaimDeletedBetween|APIServerRestart|ConnectionsCut)'
 
 .PHONY: test-lab
-test-lab: $(call needs,lab lab-deps) ## Boot the lab's guest and hold it to what docs/lab.md says
+test-lab: $(call needs,preflight-nfs lab lab-deps) ## Boot the lab's guest and hold it to what docs/lab.md says
 	cd test && LAB_BINARY=$(abspath $(LAB)) go test $(TESTFLAGS) -count=1 ./boot
 
 # In the guest run test binaries that were built here: $(call in_guest,nfs|cluster,PACKAGE,LAB FLAGS,TEST FLAGS)
@@ -147,28 +154,28 @@ $(LAB) $(1) $(3) -- $(CURDIR)/hack/guest-tests $(CURDIR) $(CURDIR)/$(TESTS)/$(2)
 endef
 
 .PHONY: test-nfs
-test-nfs: $(call needs,lab lab-deps) ## Run the tests that need a kernel NFS server, in the lab
+test-nfs: $(call needs,preflight-nfs lab lab-deps) ## Run the tests that need a kernel NFS server, in the lab
 	$(call in_guest,nfs,nfs,,-test.skip='$(WITHOUT_NFS)')
 
 .PHONY: test-sanity
-test-sanity: $(call needs,build lab lab-deps) ## Run csi-sanity against nfsplugin on real NFS, in the lab
+test-sanity: $(call needs,preflight-nfs build lab lab-deps) ## Run csi-sanity against nfsplugin on real NFS, in the lab
 	$(call in_guest,nfs,sanity)
 
 .PHONY: test-e2e
-test-e2e: $(call needs,lab-images) lab-build sidecar-images ## Run the tests on a real Kubernetes node, in the lab
+test-e2e: $(call needs,preflight-cluster lab-images) lab-build sidecar-images ## Run the tests on a real Kubernetes node, in the lab
 	$(call in_guest,cluster,e2e,--images $(IMAGES) --images $(IMAGES)/sidecars --env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds)
 
 .PHONY: demo
-demo: lab-images lab-build ## Show a claim become a directory and a mount, step by step, in the lab
+demo: preflight-cluster lab-images lab-build ## Show a claim become a directory and a mount, step by step, in the lab
 	$(LAB) cluster -- $(CURDIR)/hack/demo
 
 .PHONY: bench
-bench: build lab lab-deps ## Measure nfsplugin beside the system calls it cannot do without, in the lab
+bench: preflight-nfs build lab lab-deps ## Measure nfsplugin beside the system calls it cannot do without, in the lab
 	cd test && $(GO_BUILD) -o $(abspath $(BIN))/bench ./bench
 	$(LAB) nfs --timeout 60m --xfs-size 16G -- $(CURDIR)/$(BIN)/bench --plugin $(CURDIR)/$(BIN)/nfsplugin $(BENCHFLAGS)
 
 .PHONY: bench-provisioner
-bench-provisioner: build lab-build ## Measure csi-provisioner beside a bare loop of its writes, on a real API server, here
+bench-provisioner: preflight-build build lab-build ## Measure csi-provisioner beside a bare loop of its writes, on a real API server, here
 	cd test && $(GO_BUILD) -o $(abspath $(BIN))/bench-provisioner ./bench/provisioner
 	$(BIN)/bench-provisioner --kube $$($(LAB) build) --provisioner $(BIN)/csi-provisioner $(BENCHFLAGS)
 

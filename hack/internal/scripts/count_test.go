@@ -58,7 +58,7 @@ func mustCount(t *testing.T, log, want string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
 	writeFile(t, path, log, 0o644)
-	got, code := script(t, nil, "count-tests", path)
+	got, code := script(t, nil, filepath.Join(hack, "count-tests"), path)
 	if code != 0 || got != want+"\n" {
 		t.Errorf("got %q, exit code %d, want %q, of:\n%s", got, code, want, log)
 	}

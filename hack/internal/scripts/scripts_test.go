@@ -22,10 +22,10 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-// script runs one of the scripts and returns its output and exit code.
-func script(t *testing.T, env []string, name string, args ...string) (output string, code int) {
+// script runs a script and returns its output and exit code.
+func script(t *testing.T, env []string, path string, args ...string) (output string, code int) {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(hack, name))
+	path, err := filepath.Abs(path)
 	if err != nil {
 		t.Fatal(err)
 	}
