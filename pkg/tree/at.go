@@ -41,6 +41,20 @@ func openDirAt(dir int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// openRoot returns a descriptor of the directory, which the caller closes.
+func openRoot(root *os.Root) (fd int, err error) {
+	f, err := root.Open(".")
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+	}
+	return fd, nil
+}
+
 func statFD(fd int, name string) (st unix.Stat_t, err error) {
 	err = restarted(func() error { return unix.Fstat(fd, &st) })
 	if err != nil {
@@ -55,6 +69,31 @@ func statAt(dir int, name string) (st unix.Stat_t, err error) {
 		return st, &os.PathError{Op: "lstat", Path: name, Err: err}
 	}
 	return st, nil
+}
+
+// statNow is statAt by what the server says now, and not by what the client remembers
+// of the directory or the entry. Only type and identity are set.
+func statNow(dir int, name string) (st unix.Stat_t, err error) {
+	const flags = unix.AT_STATX_FORCE_SYNC | unix.AT_SYMLINK_NOFOLLOW
+	var x unix.Statx_t
+	err = restarted(func() error {
+		return unix.Statx(dir, "", flags|unix.AT_EMPTY_PATH, unix.STATX_CTIME|unix.STATX_MTIME, &x)
+	})
+	if err == nil {
+		err = restarted(func() error { return unix.Statx(dir, name, flags, unix.STATX_TYPE|unix.STATX_INO, &x) })
+	}
+	if err != nil {
+		return st, &os.PathError{Op: "statx", Path: name, Err: err}
+	}
+	return unix.Stat_t{Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino, Mode: uint32(x.Mode)}, nil
+}
+
+// alive tells whether an open directory has not been removed.
+func alive(dir int) bool {
+	const flags = unix.AT_STATX_FORCE_SYNC | unix.AT_EMPTY_PATH
+	var x unix.Statx_t
+	err := restarted(func() error { return unix.Statx(dir, "", flags, unix.STATX_NLINK, &x) })
+	return err == nil && x.Nlink > 0
 }
 
 func readlinkAt(dir int, name string) (string, error) {

@@ -3,12 +3,10 @@ package tree
 import (
 	"context"
 	"errors"
-	"io"
+	"io/fs"
 	"os"
-	"path"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,18 +14,28 @@ import (
 // the file server's clock, and returns its path; "." is the tree's own directory,
 // and empty means that nothing did. Whatever happens in a tree changes the ctime
 // of a file or a directory, and nobody can set that back. The server is asked
-// about each entry, whatever the kernel remembers of it.
+// about each entry, whatever the kernel remembers of it. Memory and descriptors are
+// those of Count.
 func ChangedSince(ctx context.Context, root *os.Root, since time.Time, workers int) (string, error) {
-	dir, err := root.Open(".")
+	top, err := openTop(root, nil)
 	if err != nil {
 		return "", err
 	}
-	defer dir.Close() //nolint:errcheck // only read
-	s := &seeker{since: since, workers: max(workers, 1)}
-	err = s.directory(ctx, dir, ".")
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := &seeker{since: since, cancel: cancel, workers: make(chan struct{}, max(workers, 1))}
+	if err = s.check(top.src, "", "."); err == nil {
+		w := walker{visitor: s}
+		err = w.run(ctx, top)
+	}
+	err = errors.Join(err, context.Cause(ctx), top.close())
 	var found *changeFound
-	if errors.As(err, &found) {
+	var moved *movedError
+	switch {
+	case errors.As(err, &found):
 		return found.path, nil
+	case errors.As(err, &moved):
+		return moved.path, nil
 	}
 	return "", err
 }
@@ -38,61 +46,47 @@ type changeFound struct{ path string }
 func (e *changeFound) Error() string { return e.path + " has changed" }
 
 type seeker struct {
+	reader
 	since   time.Time
-	workers int
+	cancel  context.CancelCauseFunc // takes the first error, and stops the rest
+	workers chan struct{}
 }
 
-// directory looks at the directory itself first: if it has not changed, its list
-// is what it was.
-func (s *seeker) directory(ctx context.Context, dir *os.File, name string) error {
-	if err := s.check(int(dir.Fd()), "", name); err != nil {
-		return err
-	}
-	for {
-		list, err := dir.ReadDir(batch)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = s.entries(ctx, dir, name, list)
-		}
+// entry looks at a directory before it is listed: if it has not changed, its list is
+// what it was.
+func (s *seeker) entry(ctx context.Context, l *level, e item) (*level, error) {
+	if e.kind == fs.ModeIrregular {
+		st, err := statNow(l.src, e.name)
 		if err != nil {
-			return err
+			return nil, found(err, l.join(e.name))
 		}
+		e.kind = kindOf(st.Mode)
 	}
+	if e.kind.IsDir() {
+		down, err := openLevel(l, e.name)
+		if err != nil {
+			return nil, found(err, l.join(e.name))
+		}
+		if err := s.check(down.src, "", down.path); err != nil {
+			return nil, errors.Join(err, down.close())
+		}
+		return down, nil
+	}
+	select {
+	case s.workers <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	l.work.Go(func() {
+		defer func() { <-s.workers }()
+		if err := s.check(l.src, e.name, l.join(e.name)); err != nil {
+			s.cancel(err)
+		}
+	})
+	return nil, nil
 }
 
-func (s *seeker) entries(ctx context.Context, dir *os.File, name string, list []os.DirEntry) error {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(s.workers)
-	for _, e := range list {
-		group.Go(func() error {
-			if err := groupCtx.Err(); err != nil || e.IsDir() {
-				return err
-			}
-			return s.check(int(dir.Fd()), e.Name(), path.Join(name, e.Name()))
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	for _, e := range list {
-		if !e.IsDir() {
-			continue
-		}
-		sub, err := openDirAt(int(dir.Fd()), e.Name())
-		if isGone(err) {
-			return &changeFound{path.Join(name, e.Name())}
-		}
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(s.directory(ctx, sub, path.Join(name, e.Name())), sub.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (s *seeker) unreadable(l *level, err error) error { return found(err, l.path) }
 
 // check one entry, or the directory itself where it has no name.
 func (s *seeker) check(dir int, entry, name string) error {
@@ -102,13 +96,19 @@ func (s *seeker) check(dir int, entry, name string) error {
 	}
 	var st unix.Statx_t
 	err := restarted(func() error { return unix.Statx(dir, entry, flags, unix.STATX_CTIME, &st) })
-	switch {
-	case isGone(err):
-		return &changeFound{name}
-	case err != nil:
-		return &os.PathError{Op: "statx", Path: name, Err: err}
-	case !time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)).Before(s.since):
+	if err != nil {
+		return found(&os.PathError{Op: "statx", Path: name, Err: err}, name)
+	}
+	if !time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)).Before(s.since) {
 		return &changeFound{name}
 	}
 	return nil
+}
+
+// found takes what is gone, or is no directory any more, for a change.
+func found(err error, name string) error {
+	if isGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return &changeFound{name}
+	}
+	return err
 }

@@ -25,26 +25,6 @@ const (
 	parallelDirs = 8
 )
 
-var errChanged = errors.New("it is not what it was when it was listed")
-
-// sourceError is an error that came from reading the source.
-type sourceError struct{ error }
-
-func (e sourceError) Unwrap() error { return e.error }
-
-func sourceErr(err error) error {
-	if err == nil {
-		return nil
-	}
-	return sourceError{err}
-}
-
-// isGone tells whether an entry went away: NFS says ESTALE when that happened
-// after it was opened.
-func isGone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESTALE)
-}
-
 // CopyOptions of Copy.
 type CopyOptions struct {
 	// Workers is how many files are copied at a time.

@@ -1,14 +1,8 @@
 package tree
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
 // Progress of a Copy, to be read at any time.
@@ -102,56 +96,4 @@ func number(n, scale int64) string {
 func size(n, scale int64) string {
 	_, name := unit(scale)
 	return number(n, scale) + " " + name
-}
-
-// Count returns what Copy would copy of the tree. It costs no more than listing
-// the directories, and what goes away meanwhile is not counted.
-func Count(ctx context.Context, from *os.Root) (bytes, entries int64, err error) {
-	dir, err := from.Open(".")
-	if err != nil {
-		return 0, 0, err
-	}
-	defer dir.Close() //nolint:errcheck // only read
-	err = count(ctx, dir, &bytes, &entries)
-	return bytes, entries, err
-}
-
-func count(ctx context.Context, dir *os.File, bytes, entries *int64) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		list, err := dir.ReadDir(batch)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, e := range list {
-			if err := countEntry(ctx, dir, e, bytes, entries); err != nil && !isGone(err) {
-				return err
-			}
-		}
-	}
-}
-
-func countEntry(ctx context.Context, dir *os.File, e os.DirEntry, bytes, entries *int64) error {
-	*entries++
-	switch {
-	case e.IsDir():
-		sub, err := openDirAt(int(dir.Fd()), e.Name())
-		if err != nil {
-			return err
-		}
-		defer sub.Close() //nolint:errcheck // only read
-		return count(ctx, sub, bytes, entries)
-	case e.Type().IsRegular():
-		st, err := statAt(int(dir.Fd()), e.Name())
-		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-			*bytes += st.Size
-		}
-		return err
-	}
-	return nil
 }
