@@ -131,7 +131,7 @@ func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog
 		return err
 	}
 	rec.Bytes, rec.Entries = p.Bytes(), p.Entries()
-	tellDevices(ctx, rec.ID, p)
+	tellLosses(ctx, rec.ID, p)
 	return g.op.cat.WriteSnapshot(path.Join(g.op.name, name), *rec)
 }
 

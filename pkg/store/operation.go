@@ -49,6 +49,10 @@ const (
 	snapshotCopy = catalog.CopyKind + ".snapshot."
 )
 
+// scratchDir is what a copy needs besides its target. It is gone when the copy is
+// whole.
+const scratchDir = "scratch"
+
 // kindOf temporary files that belong to one directory.
 func kindOf(prefix string, k key) string {
 	sum := sha256.Sum256([]byte(k.subDir))
@@ -147,7 +151,22 @@ func (o *operation) copyInto(ctx context.Context, dir string, from *content, wor
 		return err
 	}
 	defer to.Close()
-	return from.copyTo(ctx, to, workers, p)
+	scratch := path.Join(o.name, scratchDir)
+	made := false
+	err = from.copyTo(ctx, to, tree.CopyOptions{
+		Workers: workers, Progress: p,
+		Scratch: func() (*os.Root, error) {
+			if err := o.cat.Meta().Mkdir(scratch, 0o700); err != nil {
+				return nil, err
+			}
+			made = true
+			return o.cat.Meta().OpenRoot(scratch)
+		},
+	})
+	if err == nil && made {
+		_, err = tree.Remove(ctx, o.cat.Meta(), scratch, workers)
+	}
+	return err
 }
 
 func (o *operation) keepAlive(ctx context.Context) (stop func()) {

@@ -147,7 +147,7 @@ func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, 
 	if err := op.cat.WriteSnapshot(op.name, rec); err != nil {
 		return err
 	}
-	tellDevices(ctx, rec.ID, p)
+	tellLosses(ctx, rec.ID, p)
 	if err := s.step(ctx, "put snapshot in its place"); err != nil {
 		return err
 	}
@@ -161,9 +161,14 @@ func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, 
 	return s.step(ctx, "answer")
 }
 
-func tellDevices(ctx context.Context, snapshotID string, p *tree.Progress) {
+// tellLosses logs what a snapshot has not or not in the same way.
+func tellLosses(ctx context.Context, snapshotID string, p *tree.Progress) {
+	log := klog.FromContext(ctx).WithValues("snapshot", snapshotID)
 	if n := p.Devices(); n > 0 {
-		klog.FromContext(ctx).Info("Left device nodes out of a snapshot", "snapshot", snapshotID, "devices", n)
+		log.Info("Left device nodes out of a snapshot", "devices", n)
+	}
+	if n := p.Unlinked(); n > 0 {
+		log.Info("Copied hard links to files of their own: they were changed meanwhile or cannot be linked", "links", n)
 	}
 }
 

@@ -182,7 +182,8 @@ func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 // copyTo copies the content. In the end it looks whether all of it was there all
 // the time: deleting begins with a rename, so a source that is still in its
 // place has lost nothing to a delete.
-func (c *content) copyTo(ctx context.Context, to *os.Root, workers int, p *tree.Progress) error {
+func (c *content) copyTo(ctx context.Context, to *os.Root, opts tree.CopyOptions) error {
+	p := opts.Progress
 	p.Reset() // what an attempt before this one has copied is not in this copy
 	if c.archive != nil {
 		return c.archive.extract(ctx, to, p)
@@ -190,7 +191,8 @@ func (c *content) copyTo(ctx context.Context, to *os.Root, workers int, p *tree.
 	if c.frozen {
 		p.SetTotal(c.bytes, c.entries)
 	}
-	if err := tree.Copy(ctx, c.root, to, tree.CopyOptions{Workers: workers, Frozen: c.frozen, Progress: p}); err != nil {
+	opts.Frozen = c.frozen
+	if err := tree.Copy(ctx, c.root, to, opts); err != nil {
 		return err
 	}
 	if c.frozen && p.Entries() != c.entries {

@@ -33,14 +33,6 @@ func openAt(dir int, name string, flags int, perm uint32) (fd int, err error) {
 	return fd, nil
 }
 
-func openDirAt(dir int, name string) (*os.File, error) {
-	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
 // openRoot returns a descriptor of the directory, which the caller closes.
 func openRoot(root *os.Root) (fd int, err error) {
 	f, err := root.Open(".")

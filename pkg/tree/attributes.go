@@ -17,7 +17,7 @@ const (
 // has. Each of these calls is a round trip, so none is made without need: made
 // is the entry as it came to be. Times come last, when nothing changes it any
 // more.
-func (c *copier) setAttributes(fd, dir int, name string, made, want *unix.Stat_t) error {
+func setAttributes(fd, dir int, name string, made, want *unix.Stat_t) error {
 	owned := made.Uid == want.Uid && made.Gid == want.Gid
 	if !owned {
 		if err := restarted(func() error { return unix.Fchown(fd, int(want.Uid), int(want.Gid)) }); err != nil {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,11 +22,12 @@ import (
 const childVariable = "TREE_TEST_CHILD"
 
 type childOrder struct {
-	What             string
-	From             string
-	Err              string
-	Entries          int64
-	IdleMiB, PeakMiB float64
+	What                  string
+	From, To, Scratch     string
+	Err                   string
+	Entries               int64
+	IdleMiB, PeakMiB      float64
+	Descriptors, Unlinked int64
 }
 
 func TestMain(m *testing.M) {
@@ -63,7 +66,7 @@ func (o childOrder) run(t *testing.T) childOrder {
 	if err != nil || o.Err != "" {
 		t.Fatalf("%s: %v, %s", o.What, err, o.Err)
 	}
-	t.Logf("%s: %s, %d entries, idle %.1f MiB, peak %.1f MiB", o.What, time.Since(began), o.Entries, o.IdleMiB, o.PeakMiB)
+	t.Logf("%s: %s, %d entries, idle %.1f MiB, peak %.1f MiB, %d descriptors", o.What, time.Since(began), o.Entries, o.IdleMiB, o.PeakMiB, o.Descriptors)
 	return o
 }
 
@@ -78,6 +81,8 @@ func (o *childOrder) do() (err error) {
 	}
 	defer from.Close()
 	switch o.What {
+	case "copy":
+		err = o.copy(from)
 	case "count":
 		_, o.Entries, err = Count(context.Background(), from)
 	case "changed":
@@ -89,6 +94,30 @@ func (o *childOrder) do() (err error) {
 	if err == nil {
 		o.PeakMiB, err = peakRSS()
 	}
+	return err
+}
+
+func (o *childOrder) copy(from *os.Root) error {
+	to, err := os.OpenRoot(o.To)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	p := &Progress{}
+	var n, most atomic.Int64
+	err = Copy(context.Background(), from, to, CopyOptions{
+		Workers: 4, Progress: p,
+		Scratch: func() (*os.Root, error) { return os.OpenRoot(o.Scratch) },
+		Pause: func(context.Context) error {
+			if n.Add(1)%101 != 0 {
+				return nil
+			}
+			list, err := os.ReadDir("/proc/self/fd")
+			most.Store(max(most.Load(), int64(len(list))))
+			return err
+		},
+	})
+	o.Entries, o.Descriptors, o.Unlinked = p.Entries(), most.Load(), p.Unlinked()
 	return err
 }
 
@@ -129,15 +158,36 @@ const boundMiB = 64
 
 func TestDepthNeedsNoMore(t *testing.T) {
 	const depth = 50000
-	from := memory(t, "1g")
+	from, to, scratch := memory(t, "1g"), memory(t, "1g"), mkdir(t, filepath.Join(t.TempDir(), "s"))
 	entries := nest(t, from.Name(), strings.Repeat("n", 200), depth)
 	for _, order := range []childOrder{
-		{What: "count", From: from.Name()},
+		{What: "copy", From: from.Name(), To: to.Name(), Scratch: scratch},
+		{What: "count", From: to.Name()},
 		{What: "changed", From: from.Name()},
 	} {
 		got := order.run(t)
-		if got.PeakMiB-got.IdleMiB > boundMiB || got.What != "changed" && got.Entries != entries {
+		if got.PeakMiB-got.IdleMiB > boundMiB || got.Descriptors > 100 || got.What != "changed" && got.Entries != entries {
 			t.Errorf("%s: %+v, want %d entries", got.What, got, entries)
 		}
+	}
+}
+
+// Files in one directory, each with another name outside of the tree.
+func TestWidthNeedsNoMore(t *testing.T) {
+	const files = 40000
+	from, to := memory(t, "1g"), memory(t, "1g")
+	scratch := mkdir(t, filepath.Join(filepath.Dir(to.Name()), "scratch"))
+	for _, dir := range []string{"wide", "outside"} {
+		mkdir(t, filepath.Join(from.Name(), dir))
+	}
+	for i := range files {
+		name := fmt.Sprintf("wide/%0200d", i)
+		if err := errors.Join(from.WriteFile(name, nil, 0o600), from.Link(name, fmt.Sprint("outside/", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := childOrder{What: "copy", From: filepath.Join(from.Name(), "wide"), To: to.Name(), Scratch: scratch}.run(t)
+	if got.PeakMiB-got.IdleMiB > boundMiB/2 || got.Descriptors > 100 || got.Entries != files {
+		t.Errorf("%+v", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -62,11 +63,22 @@ func describe(t testing.TB, dir string) []string {
 
 func mustCopy(t *testing.T, from, to *os.Root, opts CopyOptions) *Progress {
 	t.Helper()
-	opts.Progress = &Progress{}
+	opts.Progress, opts.Scratch = &Progress{}, scratchFor(to)
 	if err := Copy(t.Context(), from, to, opts); err != nil {
 		t.Fatal(err)
 	}
 	return opts.Progress
+}
+
+// scratchFor makes a directory beside the target, as the caller of Copy has one.
+func scratchFor(to *os.Root) func() (*os.Root, error) {
+	return func() (*os.Root, error) {
+		dir, err := os.MkdirTemp(filepath.Dir(to.Name()), "scratch-")
+		if err != nil {
+			return nil, err
+		}
+		return os.OpenRoot(dir)
+	}
 }
 
 func TestCopyKeepsEverything(t *testing.T) {
@@ -131,8 +143,8 @@ func TestCopyManyFiles(t *testing.T) {
 		many[fmt.Sprintf("d%d", i)] = d
 		many[fmt.Sprintf("f%d", i)] = nil
 	}
-	from, src := root(t, many)
-	to, dst := root(t, testDir{})
+	from, src := quick(t, many)
+	to, dst := quick(t, testDir{})
 	if p := mustCopy(t, from, to, CopyOptions{Workers: 8}); p.Entries() != 40*62 {
 		t.Errorf("copied %d entries", p.Entries())
 	}
@@ -171,65 +183,94 @@ func TestCopyKeepsHoles(t *testing.T) {
 	}
 }
 
-// What the walk meets in the place of what was listed is decided by looking.
-func TestCopyOfWhatChanges(t *testing.T) {
-	from, src := root(t, testDir{"link": "/etc/passwd", "dir": testDir{"x": nil}, "file": nil})
-	if err := unix.Mkfifo(filepath.Join(src, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
+// put makes an entry of a kind in the place of what is there.
+func put(kind, at string) error {
+	if err := os.RemoveAll(at); err != nil {
+		return err
 	}
-	for _, name := range []string{"link", "dir", "file", "fifo", "gone"} {
-		for _, listed := range []os.FileMode{0, os.ModeDir, os.ModeSymlink, os.ModeNamedPipe} {
-			to, dst := root(t, testDir{})
-			c, p := bare(t, from, to, CopyOptions{Workers: 1})
-			if err := c.entry(t.Context(), p, name, listed); err != nil {
-				t.Errorf("%s listed as %s: %v", name, listed, err)
+	switch kind {
+	case "file":
+		return os.WriteFile(at, []byte("content"), 0o640)
+	case "directory":
+		return errors.Join(os.Mkdir(at, 0o750), os.WriteFile(filepath.Join(at, "x"), nil, 0o600))
+	case "symlink":
+		return os.Symlink("/etc/passwd", at)
+	case "fifo":
+		return unix.Mkfifo(at, 0o620)
+	case "socket":
+		return unix.Mknod(at, unix.S_IFSOCK|0o600, 0)
+	}
+	return nil
+}
+
+// once calls do when the copy comes to the step for the first time.
+func once(step, name string, do func() error) func(string, string) error {
+	var done sync.Once
+	return func(at, of string) (err error) {
+		if at == step && of == name {
+			done.Do(func() { err = do() })
+		}
+		return err
+	}
+}
+
+// An entry that becomes something else after it was listed is copied as what it is
+// then, also when it would block whoever opens it.
+func TestCopyOfWhatChanges(t *testing.T) {
+	kinds := []string{"file", "directory", "symlink", "fifo", "socket", "gone"}
+	for _, listed := range kinds[:5] {
+		for _, then := range kinds {
+			from, src := quick(t, testDir{})
+			to, dst := quick(t, testDir{})
+			name := filepath.Join(src, "name")
+			if err := put(listed, name); err != nil {
+				t.Fatal(err)
 			}
-			a, errA := os.Lstat(filepath.Join(src, name))
-			b, errB := os.Lstat(filepath.Join(dst, name))
-			if (errA == nil) != (errB == nil) || errA == nil && a.Mode() != b.Mode() {
-				t.Errorf("%s listed as %s became %v, %v", name, listed, b, errB)
+			var replaced error
+			p := mustCopy(t, from, to, CopyOptions{Workers: 1, at: once("listed", "name", func() error {
+				replaced = put(then, name)
+				return nil
+			})})
+			if replaced != nil {
+				t.Fatal(replaced)
 			}
-			if gone := c.progress.Gone(); (gone == 1) != (name == "gone") {
-				t.Errorf("%s: %d gone", name, gone)
+			// The tree's own directory has the time that it had when it was opened.
+			if got, want := describe(t, dst)[1:], describe(t, src)[1:]; !slices.Equal(got, want) {
+				t.Errorf("%s became %s: got\n%s\nwant\n%s", listed, then, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			if gone := p.Gone(); (gone == 1) != (then == "gone") {
+				t.Errorf("%s became %s: %d gone", listed, then, gone)
+			}
+			if _, entries, err := Count(t.Context(), to); err != nil || entries != p.Entries() {
+				t.Errorf("%s became %s: counted %d entries, the copy has %d, %v", listed, then, p.Entries(), entries, err)
 			}
 		}
 	}
 }
 
-// bare is a copier in the middle of the tops of two trees.
-func bare(t *testing.T, from, to *os.Root, opts CopyOptions) (*copier, pair) {
-	t.Helper()
-	src, errS := from.Open(".")
-	dst, errD := to.Open(".")
-	if err := errors.Join(errS, errD); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { src.Close(); dst.Close() })
-	c := &copier{opts: opts, progress: &Progress{}, to: to, src: src, cancel: func(error) {}, files: make(chan struct{}, 1), dirs: make(chan struct{}, 1)}
-	c.buffers.New = func() any { return new([bufferSize]byte) }
-	return c, pair{src: src, dst: dst, path: "."}
-}
-
 func TestFrozenSourceMustNotChange(t *testing.T) {
-	from, src := root(t, testDir{"file": nil})
-	to, _ := root(t, testDir{})
-	c, p := bare(t, from, to, CopyOptions{Workers: 1, Frozen: true})
-	if err := c.entry(t.Context(), p, "gone", 0); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("an entry that is gone: %v", err)
-	}
-	fd, err := unix.Open(filepath.Join(src, "file"), unix.O_RDONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	st := unix.Stat_t{Mode: unix.S_IFREG | 0o600, Size: 1 << 20}
-	c.noClone.Store(true)
-	if err := c.newFile(t.Context(), p, "short", fd, &st); err == nil {
-		t.Error("a file that shrank was taken")
-	}
-	c.opts.Frozen = false
-	if err := c.newFile(t.Context(), p, "short", fd, &st); err != nil {
-		t.Errorf("a file that shrank in use: %v", err)
+	for _, frozen := range []bool{true, false} {
+		for name, tt := range map[string]struct {
+			step string
+			do   func(file string) error
+		}{
+			"gone":   {"listed", os.Remove},
+			"shrunk": {"opened", func(file string) error { return os.Truncate(file, 10) }},
+		} {
+			from, src := root(t, testDir{})
+			to, dst := root(t, testDir{})
+			file := filepath.Join(src, "file")
+			if err := os.WriteFile(file, bytes.Repeat([]byte("x"), 1<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := Copy(t.Context(), from, to, CopyOptions{Workers: 1, Frozen: frozen, at: once(tt.step, "file", func() error { return tt.do(file) })})
+			if (err != nil) != frozen {
+				t.Errorf("%s, frozen %v: %v", name, frozen, err)
+			}
+			if info, err := os.Stat(filepath.Join(dst, "file")); !frozen && name == "shrunk" && (err != nil || info.Size() != 10) {
+				t.Errorf("%s: the copy is %v, %v", name, info, err)
+			}
+		}
 	}
 }
 
@@ -260,26 +301,6 @@ func TestCopyStops(t *testing.T) {
 	}
 }
 
-// tiny is a file system of one MiB.
-func tiny(t *testing.T) *os.Root {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip("cannot mount a small tmpfs: ", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	r, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
-	return r
-}
-
 func TestCopyToAFullDisk(t *testing.T) {
 	for name, sizes := range map[string][]int{"one file": {2 << 20}, "small files": slices.Repeat([]int{4096}, 400)} {
 		from, src := root(t, testDir{})
@@ -288,14 +309,14 @@ func TestCopyToAFullDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := Copy(t.Context(), from, tiny(t), CopyOptions{Workers: 4}); !errors.Is(err, unix.ENOSPC) {
+		if err := Copy(t.Context(), from, memory(t, "1m"), CopyOptions{Workers: 4}); !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("%s: %v, want ENOSPC", name, err)
 		}
 	}
 }
 
 func TestCopyOfALiveTree(t *testing.T) {
-	from, src := root(t, testDir{"keep": testDir{"a": nil, "b": nil}, "churn": testDir{}})
+	from, src := quick(t, testDir{"keep": testDir{"a": nil, "b": nil}, "churn": testDir{}})
 	stop := make(chan struct{})
 	done := make(chan struct{})
 	go func() {
@@ -320,7 +341,7 @@ func TestCopyOfALiveTree(t *testing.T) {
 		}
 	}()
 	for range 30 {
-		to, dst := root(t, testDir{})
+		to, dst := quick(t, testDir{})
 		if err := Copy(t.Context(), from, to, CopyOptions{Workers: 4}); err != nil {
 			t.Error(err)
 		}

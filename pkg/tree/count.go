@@ -10,9 +10,9 @@ import (
 )
 
 // Count returns what Copy would copy of the tree. It costs no more than listing
-// the directories, and what goes away meanwhile is not counted. Descriptors do not
-// depend on the tree, and memory only on its depth: 50,000 levels take some 20 MiB, and
-// more than 100,000 are an error.
+// the directories, and what goes away meanwhile is not counted. Memory and descriptors
+// do not depend on the width of the tree, and on its depth as said of Copy without
+// CopyOptions.Scratch.
 func Count(ctx context.Context, from *os.Root) (bytes, entries int64, err error) {
 	top, err := openTop(from, nil)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,12 +26,35 @@ const (
 // transfer is the content of one file on its way.
 type transfer struct {
 	c        *copier
+	l        *level
 	dst, src int
 	name     string
 	size     int64
 	sparse   bool
 	// end is how far the target has been written, counted what progress knows of.
 	end, counted int64
+}
+
+// fill makes the new file what the source is, which had these attributes.
+func (t *transfer) fill(ctx context.Context, want *unix.Stat_t) error {
+	made, err := statFD(t.dst, t.name)
+	if err != nil {
+		return err
+	}
+	if err := t.data(ctx); err != nil {
+		return err
+	}
+	if err := t.c.xattrs(t.dst, t.src, t.name); err != nil {
+		return err
+	}
+	if t.size > 0 {
+		// A full disk may show only here, and data written later would change the
+		// times. NFS writes on close in any case.
+		if err := restarted(func() error { return unix.Fsync(t.dst) }); err != nil {
+			return &os.PathError{Op: "fsync", Path: t.name, Err: err}
+		}
+	}
+	return setAttributes(t.dst, t.l.dst, t.name, &made, want)
 }
 
 // data copies what src held when it was opened: what is appended meanwhile is
@@ -81,7 +105,7 @@ func (t *transfer) shrank(size int64) error {
 		return nil
 	}
 	t.size = size
-	if t.c.opts.Frozen {
+	if t.c.Frozen {
 		return sourceError{fmt.Errorf("%s: %w", t.name, io.ErrUnexpectedEOF)}
 	}
 	return nil
@@ -89,7 +113,9 @@ func (t *transfer) shrank(size int64) error {
 
 func (t *transfer) count(n int64) {
 	t.counted += n
-	t.c.progress.bytes.Add(n)
+	t.l.bytes.Add(n)
+	t.c.Progress.bytes.Add(n)
+	t.c.Progress.move()
 }
 
 // clone makes the target share the source's blocks. That it cannot be done for
@@ -156,7 +182,7 @@ func (t *transfer) copyRange(ctx context.Context, off, to int64) (int64, error) 
 // byServer copies with copy_file_range, as far as that goes.
 func (t *transfer) byServer(ctx context.Context, off, to int64) (int64, error) {
 	for off < to && to-off >= serverCopyFrom && !t.c.noServerCopy.Load() {
-		if err := ctx.Err(); err != nil {
+		if err := t.c.pause(ctx); err != nil {
 			return off, err
 		}
 		from, at, n := off, off, 0
@@ -184,11 +210,15 @@ func (t *transfer) byHand(ctx context.Context, off, to int64) (int64, error) {
 	buf := t.c.buffers.Get().(*[bufferSize]byte)
 	defer t.c.buffers.Put(buf)
 	for off < to {
-		if err := ctx.Err(); err != nil {
+		if err := t.c.pause(ctx); err != nil {
+			return off, err
+		}
+		err := t.c.step("read", t.l.join(t.name))
+		if err != nil {
 			return off, err
 		}
 		n := 0
-		err := restarted(func() (err error) {
+		err = restarted(func() (err error) {
 			n, err = unix.Pread(t.src, buf[:min(to-off, bufferSize)], off)
 			return err
 		})

@@ -193,7 +193,7 @@ func (x *extractor) file(ctx context.Context, parent *os.Root, name string, h *t
 			if err != nil {
 				return err
 			}
-			return (&copier{}).setAttributes(fd, dir, name, &made, headerStat(h))
+			return setAttributes(fd, dir, name, &made, headerStat(h))
 		})
 	}
 	return errors.Join(err, f.Close())
@@ -254,7 +254,7 @@ func (x *extractor) finish() error {
 			if err != nil {
 				return err
 			}
-			return (&copier{}).setAttributes(fd, fd, ".", &made, headerStat(x.dirs[name]))
+			return setAttributes(fd, fd, ".", &made, headerStat(x.dirs[name]))
 		})
 		dir.Close()
 		if err != nil {

@@ -1,48 +1,156 @@
 package tree
 
-import "sync"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
 
-type inode struct{ dev, ino uint64 }
+	"golang.org/x/sys/unix"
+)
 
-// links finds the names that are one file. It remembers a file only until it
-// has met all of its names.
+// maxKnown bounds what is kept in memory of files with several names.
+const maxKnown = 16 << 10
+
+// fileState is what two names have in common that were one unchanged file when each
+// of them was opened.
+type fileState struct {
+	id    identity
+	ctime unix.Timespec
+	size  int64
+}
+
+func stateOf(st *unix.Stat_t) fileState {
+	return fileState{identityOf(st), st.Ctim, st.Size}
+}
+
+// name in the scratch directory.
+func (s fileState) name() string {
+	return fmt.Sprintf("file-%x-%x-%x-%x-%x", s.id.Dev, s.id.Ino, s.ctime.Sec, s.ctime.Nsec, s.size)
+}
+
+// links has the names that are one file become one file in the target. The copy of
+// the first name is linked into the scratch directory, and the other names from there:
+// in memory is nothing that the others depend on.
 type links struct {
-	mu   sync.Mutex
-	seen map[inode]*linked
+	mu    sync.Mutex
+	busy  map[fileState]chan struct{}
+	known map[identity]fileState
+	full  bool // known is not all there is
 }
 
-type linked struct {
-	made chan struct{} // closed when the first name has been made or not
-	path string        // of that name in the target; empty: it was not made
-	left uint64        // names not met yet
-}
-
-// first tells whether this is the first name of the file that is met. If so, the
-// caller makes the file and calls done with its path, or with none if it could
-// not; if not, it gets the one to wait for.
-func (l *links) first(i inode, names uint64) (*linked, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if have := l.seen[i]; have != nil {
-		if have.left--; have.left == 0 {
-			delete(l.seen, i)
+// hold waits until nobody else makes a name of the file.
+func (l *links) hold(ctx context.Context, s fileState) (release func(), err error) {
+	for {
+		l.mu.Lock()
+		other := l.busy[s]
+		if other == nil {
+			break
 		}
-		return have, false
+		l.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	if l.seen == nil {
-		l.seen = map[inode]*linked{}
+	defer l.mu.Unlock()
+	if l.busy == nil {
+		l.busy = map[fileState]chan struct{}{}
 	}
-	have := &linked{made: make(chan struct{}), left: names - 1}
-	l.seen[i] = have
-	return have, true
+	mine := make(chan struct{})
+	l.busy[s] = mine
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.busy, s)
+		close(mine)
+	}, nil
 }
 
-func (l *links) done(i inode, e *linked, path string) {
+// met tells whether a name of the file is known to have been copied, and whether it
+// may be in the scratch directory in this state.
+func (l *links) met(s fileState) (known, maybe bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.path = path
-	if path == "" && l.seen[i] == e {
-		delete(l.seen, i) // the next name is the first
+	have, known := l.known[s.id]
+	return known, l.full || known && have == s
+}
+
+func (l *links) note(s fileState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known == nil {
+		l.known = map[identity]fileState{}
 	}
-	close(e.made)
+	if _, ok := l.known[s.id]; !ok && len(l.known) >= maxKnown {
+		l.full = true
+		return
+	}
+	l.known[s.id] = s
+}
+
+// linkOrFile makes one of several names of an open file.
+func (c *copier) linkOrFile(ctx context.Context, l *level, name string, src int, st *unix.Stat_t) error {
+	s := stateOf(st)
+	release, err := c.links.hold(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer release()
+	dir, err := c.scratch.dir()
+	if err != nil {
+		return err
+	}
+	known, maybe := c.links.met(s)
+	if maybe {
+		err := linkAt(dir, s.name(), l.dst, name)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, fs.ErrExist):
+			return errMet
+		case errors.Is(err, fs.ErrNotExist): // or the target is, which shows now
+		case noLink(err):
+			known = true
+		default:
+			return err
+		}
+	}
+	if err := c.newFile(ctx, l, name, src, st); err != nil {
+		return err
+	}
+	if known {
+		c.Progress.unlinked.Add(1)
+	}
+	return c.noteLink(l, name, dir, s)
+}
+
+// noteLink puts the copy where further names are linked from, instead of one that has
+// as many names as it can have.
+func (c *copier) noteLink(l *level, name string, dir int, s fileState) error {
+	err := linkAt(l.dst, name, dir, s.name())
+	if errors.Is(err, fs.ErrExist) {
+		err = restarted(func() error { return unix.Unlinkat(dir, s.name(), 0) })
+		if err == nil {
+			err = linkAt(l.dst, name, dir, s.name())
+		}
+	}
+	if err != nil && !noLink(err) {
+		return err
+	}
+	c.links.note(s) // where there are no links, each name becomes a file of its own
+	return nil
+}
+
+// noLink tells that a file cannot have one more name: EMLINK, or the others where the
+// file system has no hard links.
+func noLink(err error) bool {
+	for _, e := range []unix.Errno{unix.EMLINK, unix.EPERM, unix.EOPNOTSUPP, unix.ENOSYS, unix.EXDEV} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }

@@ -9,7 +9,8 @@ import (
 type Progress struct {
 	bytes, entries           atomic.Int64
 	totalBytes, totalEntries atomic.Int64
-	gone, devices            atomic.Int64
+	gone, devices, unlinked  atomic.Int64
+	moves                    atomic.Int64
 	part                     atomic.Pointer[part]
 }
 
@@ -25,9 +26,25 @@ func (p *Progress) Gone() int64 { return p.gone.Load() }
 // Devices counts device nodes, which are left out.
 func (p *Progress) Devices() int64 { return p.devices.Load() }
 
+// Unlinked counts hard links that became files of their own, because the file was
+// changed meanwhile or cannot have as many names. Of very many it counts some.
+func (p *Progress) Unlinked() int64 { return p.unlinked.Load() }
+
+// Moves tells whether there is any progress: it returns another value as long as
+// entries are looked at and bytes are copied.
+func (p *Progress) Moves() int64 {
+	n := p.moves.Load()
+	if part := p.part.Load(); part != nil {
+		n += part.progress.Moves()
+	}
+	return n
+}
+
+func (p *Progress) move() { p.moves.Add(1) }
+
 // Reset begins anew, as the copy does that it is of.
 func (p *Progress) Reset() {
-	for _, n := range []*atomic.Int64{&p.bytes, &p.entries, &p.totalBytes, &p.totalEntries, &p.gone, &p.devices} {
+	for _, n := range []*atomic.Int64{&p.bytes, &p.entries, &p.totalBytes, &p.totalEntries, &p.gone, &p.devices, &p.unlinked} {
 		n.Store(0)
 	}
 }
@@ -72,6 +89,7 @@ func (p *part) String() string { return fmt.Sprintf("%d of %d: %s", p.n, p.of, &
 // begins, p tells how far this one is.
 func (p *Progress) Part(n, of int) *Progress {
 	next := &part{n: n, of: of}
+	next.progress.moves.Store(p.Moves() + 1)
 	p.part.Store(next)
 	return &next.progress
 }

@@ -1,17 +1,102 @@
 package tree
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
+
+// ladder is a tree deeper than a walk has open, with entries before and after each
+// directory on the way down.
+func ladder(depth int) testDir {
+	d := testDir{"bottom": nil}
+	for i := range depth {
+		d = testDir{"a": nil, "down": d, "m": testDir{"n": nil}, "z": nil, fmt.Sprint("on-", i): nil}
+	}
+	return d
+}
+
+func TestCopyOfADeepTree(t *testing.T) {
+	for _, workers := range []int{1, 8} {
+		from, src := quick(t, ladder(3*openLevels))
+		to, dst := quick(t, testDir{})
+		p := mustCopy(t, from, to, CopyOptions{Workers: workers, Frozen: true})
+		if got, want := describe(t, dst), describe(t, src); !slices.Equal(got, want) {
+			t.Errorf("%d workers: %d lines differ from the %d of the source", workers, len(got), len(want))
+		}
+		mustBeCounted(t, p, to)
+	}
+}
+
+func steps(n int) string { return strings.TrimSuffix(strings.Repeat("down/", n), "/") }
+
+// Directories on the way are moved, removed and replaced while the walk is far below
+// them.
+func TestCopyOfATreeThatIsMovedAbove(t *testing.T) {
+	const depth = 3 * openLevels
+	swap := func(src string, level int, with testDir) error {
+		at, elsewhere := filepath.Join(src, steps(level)), filepath.Join(filepath.Dir(src), fmt.Sprint("elsewhere-", level))
+		if err := os.Rename(at, elsewhere); err != nil || with == nil {
+			return err
+		}
+		return os.Mkdir(at, 0o755)
+	}
+	for name, tt := range map[string]struct {
+		do func(src string) error
+		// levels that the copy has, and what is in the last of them.
+		levels int
+		last   []string
+	}{
+		"moved out":        {func(src string) error { return swap(src, 20, nil) }, depth, []string{"bottom"}},
+		"moved up":         {func(src string) error { return os.Rename(filepath.Join(src, steps(20)), filepath.Join(src, "down/up")) }, depth, []string{"bottom"}},
+		"swapped":          {func(src string) error { return swap(src, 20, testDir{}) }, depth, []string{"bottom"}},
+		"swapped and lost": {func(src string) error { return errors.Join(swap(src, 20, nil), swap(src, 5, testDir{})) }, 5, []string{}},
+		"moved and lost":   {func(src string) error { return errors.Join(swap(src, 20, nil), swap(src, 5, nil)) }, 4, []string{"a", "m", "on-43", "z"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, parent := quick(t, testDir{"tree": ladder(depth)})
+			src := filepath.Join(parent, "tree")
+			from, err := os.OpenRoot(src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer from.Close()
+			to, dst := quick(t, testDir{})
+			var do sync.Once
+			var failed error
+			ctx, cancel := context.WithCancelCause(t.Context())
+			c := newCopier(CopyOptions{Workers: 1, at: func(step, name string) error {
+				if step == "leave" && strings.HasSuffix(name, steps(depth)) {
+					do.Do(func() { failed = tt.do(src) })
+				}
+				return nil
+			}}, cancel)
+			c.dirs = nil // one walk for all of it
+			if err := errors.Join(c.copy(ctx, from, to), failed); err != nil {
+				t.Fatal(err)
+			}
+			mustBeCounted(t, c.Progress, to)
+			list, err := os.ReadDir(filepath.Join(dst, steps(tt.levels)))
+			names := []string{}
+			for _, e := range list {
+				names = append(names, e.Name())
+			}
+			if err != nil || !slices.Equal(names, tt.last) {
+				t.Errorf("at level %d are %q, %v, want %q", tt.levels, names, err, tt.last)
+			}
+		})
+	}
+}
 
 // Some servers refuse an offset after a directory was changed, and the client then
 // reports the end.

@@ -1,0 +1,243 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mustBeCounted compares what a copy says of itself with what is in the target.
+func mustBeCounted(t *testing.T, p *Progress, to *os.Root) {
+	t.Helper()
+	size, entries, err := Count(t.Context(), to)
+	if err != nil || entries != p.Entries() || size != p.Bytes() {
+		t.Errorf("the copy says %d entries with %d bytes, there are %d with %d, %v", p.Entries(), p.Bytes(), entries, size, err)
+	}
+}
+
+// Everything is removed and made again, as something else or with less in it, while
+// the directory is listed.
+func TestCopyOfNamesListedTwice(t *testing.T) {
+	kinds := []string{"file", "directory", "symlink", "fifo", "socket"}
+	from, to := memory(t, "64m"), memory(t, "64m")
+	const entries = 2000
+	names := func(do func(i int, name string) error) error {
+		for i := range entries {
+			if err := do(i, filepath.Join(from.Name(), fmt.Sprintf("name-%05d", i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := names(func(i int, name string) error {
+		if kind := kinds[i%5]; kind != "file" {
+			return put(kind, name)
+		}
+		return os.WriteFile(name, bytes.Repeat([]byte("A"), 8000), 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, again := map[string]int{}, errors.New("not done")
+	p := mustCopy(t, from, to, CopyOptions{Workers: 4, at: func(step, name string) error {
+		if step != "listed" || strings.Contains(name, "/") {
+			return nil
+		}
+		if listed[name]++; len(listed) == 100 && again != nil {
+			again = names(func(i int, name string) error {
+				if kind := kinds[(i+i/5)%5]; kind != "file" {
+					return put(kind, name)
+				}
+				return errors.Join(os.RemoveAll(name), os.WriteFile(name, bytes.Repeat([]byte("B"), 4000), 0o600))
+			})
+		}
+		return nil
+	}})
+	if again != nil {
+		t.Fatal(again)
+	}
+	twice := 0
+	for _, n := range listed {
+		twice += n - 1
+	}
+	if twice < 100 {
+		t.Fatalf("%d of %d names were listed twice", twice, len(listed))
+	}
+	mustBeCounted(t, p, to)
+	for i := range entries {
+		name := fmt.Sprintf("name-%05d", i)
+		info, err := to.Lstat(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if info.Mode().IsRegular() {
+			b, err := os.ReadFile(filepath.Join(to.Name(), name))
+			if s := string(b); err != nil || s != strings.Repeat("A", 8000) && s != strings.Repeat("B", 4000) && s != "content" {
+				t.Errorf("%s has %d times A and %d times B, %v", name, strings.Count(s, "A"), strings.Count(s, "B"), err)
+			}
+		}
+	}
+}
+
+// NFSv3 says ESTALE of an open file that was replaced.
+func TestCopyOfAFileReplacedWhileRead(t *testing.T) {
+	for _, step := range []string{"opened", "read"} {
+		from, src := quick(t, testDir{"file": nil, "other": nil})
+		to, dst := quick(t, testDir{})
+		var replaced error
+		p := mustCopy(t, from, to, CopyOptions{Workers: 1, at: once(step, "file", func() error {
+			next := filepath.Join(src, "next")
+			replaced = errors.Join(os.WriteFile(next, []byte("the next one"), 0o600), os.Rename(next, filepath.Join(src, "file")))
+			return unix.ESTALE
+		})})
+		if b, err := os.ReadFile(filepath.Join(dst, "file")); replaced != nil || err != nil || string(b) != "the next one" || p.Gone() != 0 {
+			t.Errorf("%s: copied %q, %d gone, %v, %v", step, b, p.Gone(), replaced, err)
+		}
+		mustBeCounted(t, p, to)
+	}
+}
+
+// A file that keeps being replaced fails the copy: it is there all the time.
+func TestCopyOfAFileThatIsNeverTheSame(t *testing.T) {
+	from, _ := root(t, testDir{"file": nil})
+	to, _ := root(t, testDir{})
+	err := Copy(t.Context(), from, to, CopyOptions{Workers: 1, at: func(step, _ string) error {
+		if step == "opened" {
+			return unix.ESTALE
+		}
+		return nil
+	}})
+	if !errors.Is(err, errChanged) || !errors.Is(err, unix.ESTALE) || !strings.Contains(err.Error(), "file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCopyOfADirectoryReplacedWhileRead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(src string) error
+		gone bool
+		want []string
+	}{
+		"another one": {func(src string) error {
+			new := filepath.Join(src, "new")
+			testDir{"x": nil, "sub": testDir{"y": nil}}.make(t, mkdir(t, new))
+			return errors.Join(os.RemoveAll(filepath.Join(src, "dir")), os.Rename(new, filepath.Join(src, "dir")))
+		}, false, []string{"dir", "dir/sub", "dir/sub/y", "dir/x", "keep"}},
+		"a file": {func(src string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(src, "dir")), os.WriteFile(filepath.Join(src, "dir"), nil, 0o600))
+		}, false, []string{"dir", "keep"}},
+		"nothing": {func(src string) error { return os.RemoveAll(filepath.Join(src, "dir")) }, true, []string{"keep"}},
+		"less": {func(src string) error {
+			return errors.Join(os.Remove(filepath.Join(src, "dir/a")), os.RemoveAll(filepath.Join(src, "dir/d")))
+		}, true, []string{"dir", "dir/b", "dir/c", "keep"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, src := quick(t, testDir{"dir": testDir{"a": nil, "b": nil, "c": nil, "d": testDir{"e": nil}}, "keep": nil})
+			to, dst := quick(t, testDir{})
+			var do sync.Once
+			p := mustCopy(t, from, to, CopyOptions{Workers: 1, at: func(step, name string) (err error) {
+				if step == "listed" && strings.HasPrefix(name, "dir/") {
+					do.Do(func() { err = tt.do(src) })
+				}
+				return err
+			}})
+			var got []string
+			for _, line := range describe(t, dst)[1:] {
+				got = append(got, strings.Fields(line)[0])
+			}
+			if !slices.Equal(got, tt.want) || (p.Gone() > 0) != tt.gone && tt.gone {
+				t.Errorf("copied %q, %d gone, want %q", got, p.Gone(), tt.want)
+			}
+			mustBeCounted(t, p, to)
+		})
+	}
+}
+
+// A name of a file that was written to since its first name was copied has the new
+// content, also where both are names of one inode.
+func TestCopyOfALinkThatChanged(t *testing.T) {
+	from, src := quick(t, testDir{"a": nil})
+	if err := os.Link(filepath.Join(src, "a"), filepath.Join(src, "b")); err != nil {
+		t.Fatal(err)
+	}
+	to, dst := quick(t, testDir{})
+	n := 0
+	p := mustCopy(t, from, to, CopyOptions{Workers: 1, at: func(step, name string) error {
+		if step != "try" {
+			return nil
+		}
+		if n++; n == 2 {
+			return os.WriteFile(filepath.Join(src, name), []byte("written since"), 0o600)
+		}
+		return nil
+	}})
+	var got []string
+	for _, name := range []string{"a", "b"} {
+		b, err := os.ReadFile(filepath.Join(dst, name))
+		if err != nil {
+			t.Error(err)
+		}
+		got = append(got, string(b))
+	}
+	if slices.Sort(got); !slices.Equal(got, []string{"a", "written since"}) || p.Unlinked() != 1 {
+		t.Errorf("copied %q, %d links became files", got, p.Unlinked())
+	}
+}
+
+// What cannot be linked is copied.
+func TestCopyOfLinksToAnotherFileSystem(t *testing.T) {
+	from, src := quick(t, testDir{"a": nil})
+	for _, name := range []string{"b", "c"} {
+		if err := os.Link(filepath.Join(src, "a"), filepath.Join(src, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to, dst := quick(t, testDir{})
+	elsewhere := t.TempDir()
+	p := &Progress{}
+	err := Copy(t.Context(), from, to, CopyOptions{Workers: 2, Progress: p, Scratch: func() (*os.Root, error) { return os.OpenRoot(elsewhere) }})
+	if err != nil || p.Unlinked() != 2 {
+		t.Errorf("%d links became files, %v", p.Unlinked(), err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if b, err := os.ReadFile(filepath.Join(dst, name)); string(b) != "a" {
+			t.Errorf("%s holds %q, %v", name, b, err)
+		}
+	}
+	mustBeCounted(t, p, to)
+}
+
+// What is known in memory of linked files is bounded; links are found without it.
+func TestCopyOfMoreLinksThanAreKnown(t *testing.T) {
+	var l links
+	for i := range 10 * maxKnown {
+		l.note(fileState{id: identity{1, uint64(i)}})
+	}
+	if len(l.known) > maxKnown {
+		t.Errorf("%d are known", len(l.known))
+	}
+	from, src := quick(t, testDir{"a": nil, "d": testDir{}, "other": nil})
+	for name, of := range map[string]string{"b": "a", "d/a": "a", "another": "other"} {
+		if err := os.Link(filepath.Join(src, of), filepath.Join(src, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to, dst := quick(t, testDir{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	c := newCopier(CopyOptions{Workers: 3, Scratch: scratchFor(to)}, cancel)
+	c.links.full = true
+	if err := c.copy(ctx, from, to); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := describe(t, dst), describe(t, src); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -1,0 +1,214 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// entry implements visitor. Directories take another goroutine when there is one to
+// take, and this one otherwise: it may wait for workers, but no worker waits for it.
+func (c *copier) entry(ctx context.Context, l *level, e item) (down *level, err error) {
+	if err := c.pause(ctx); err != nil {
+		return nil, err
+	}
+	c.Progress.move()
+	if err := c.step("listed", l.join(e.name)); err != nil {
+		return nil, err
+	}
+	if e.kind == fs.ModeIrregular {
+		if e.kind, err = c.look(l, e.name); err != nil {
+			return nil, c.unlessGone(l, err)
+		}
+	}
+	if e.kind.IsDir() {
+		return c.directory(ctx, l, e)
+	}
+	select {
+	case c.files <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	l.work.Go(func() {
+		defer func() { <-c.files }()
+		c.fail(c.other(ctx, l, e))
+	})
+	return nil, nil
+}
+
+// look asks the server what an entry is now.
+func (c *copier) look(l *level, name string) (fs.FileMode, error) {
+	st, err := statNow(l.src, name)
+	if err != nil {
+		return 0, sourceError{err}
+	}
+	return kindOf(st.Mode), nil
+}
+
+// unlessGone counts a name out that is not there any more.
+func (c *copier) unlessGone(l *level, err error) error {
+	var source sourceError
+	if c.Frozen || !errors.As(err, &source) || !isGone(err) {
+		return err
+	}
+	l.cut.Store(true)
+	c.Progress.gone.Add(1)
+	return nil
+}
+
+// again tells whether the error calls for another look at the name.
+func (c *copier) again(err error) bool {
+	if errors.Is(err, errChanged) {
+		return true
+	}
+	var source sourceError
+	return !c.Frozen && errors.As(err, &source) && isGone(err)
+}
+
+func (c *copier) directory(ctx context.Context, l *level, e item) (*level, error) {
+	down, err := c.enter(l, e)
+	switch {
+	case err == nil:
+	case errors.Is(err, errMet):
+		return nil, nil
+	case c.again(err):
+		return nil, l.lookAgain(e.name, e.tries)
+	default:
+		return nil, err
+	}
+	select {
+	case c.dirs <- struct{}{}:
+	default:
+		return down, nil
+	}
+	l.work.Go(func() {
+		defer func() { <-c.dirs }()
+		err := c.walk(ctx, down)
+		if err == nil {
+			err = c.left(ctx, l, down)
+		}
+		c.fail(errors.Join(err, down.close()))
+	})
+	return nil, nil
+}
+
+// enter opens a directory and makes its copy.
+func (c *copier) enter(l *level, e item) (down *level, err error) {
+	down, err = openLevel(l, e.name)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil, errChanged
+	}
+	if err != nil {
+		return nil, sourceError{err}
+	}
+	down.tries = e.tries
+	err = restarted(func() error { return unix.Mkdirat(l.dst, e.name, 0o700) })
+	if errors.Is(err, fs.ErrExist) {
+		return nil, errors.Join(errMet, down.close())
+	}
+	if err != nil {
+		return nil, errors.Join(&os.PathError{Op: "mkdir", Path: down.path, Err: err}, down.close())
+	}
+	if down.dst, err = openAt(l.dst, e.name, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
+		return nil, errors.Join(err, down.close())
+	}
+	return down, nil
+}
+
+// unreadable implements visitor.
+func (c *copier) unreadable(l *level, err error) error {
+	err = sourceError{fmt.Errorf("%s: %w", l.path, err)}
+	if !c.again(err) {
+		return err
+	}
+	l.cut.Store(true)
+	l.incomplete = true
+	return nil
+}
+
+// leave implements visitor. Nothing changes the attributes of the copy any more.
+func (c *copier) leave(_ context.Context, l *level) error {
+	err := c.step("leave", l.path)
+	if err == nil {
+		err = c.xattrs(l.dst, l.src, l.path)
+	}
+	if err != nil && !c.again(err) {
+		return err
+	}
+	if err != nil {
+		l.cut.Store(true)
+		l.incomplete = true
+	}
+	if l.cut.Load() && l.name == "" && !alive(l.src) {
+		return sourceError{fmt.Errorf("the directory itself was removed: %w", fs.ErrNotExist)}
+	}
+	made, err := statFD(l.dst, l.path)
+	if err != nil {
+		return err
+	}
+	return setAttributes(l.dst, l.dst, ".", &made, &l.want)
+}
+
+// left implements visitor. It takes the directory for copied if that is what its name
+// is still, or if all of it was read.
+func (c *copier) left(ctx context.Context, above, l *level) error {
+	if l.cut.Load() {
+		whole, err := c.still(above, l)
+		if err != nil {
+			return err
+		}
+		if !whole {
+			f := l.frame()
+			return c.lost(ctx, above, &f)
+		}
+	}
+	above.count.Add(l.count.Load() + 1)
+	above.bytes.Add(l.bytes.Load())
+	c.Progress.entries.Add(1)
+	return nil
+}
+
+// still tells whether what was missing in a directory was missing because somebody
+// removed that, and not because somebody put another directory in its place.
+func (c *copier) still(above, l *level) (bool, error) {
+	if l.incomplete || !alive(l.src) {
+		return false, nil
+	}
+	st, err := statNow(above.src, l.name)
+	if isGone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, sourceError{err}
+	}
+	return identityOf(&st) == l.id, nil
+}
+
+// lost implements visitor: what was copied of the directory is removed, and its name
+// is looked up again.
+func (c *copier) lost(ctx context.Context, above *level, f *frame) error {
+	if c.Frozen {
+		return sourceError{&movedError{above.join(f.name)}}
+	}
+	if err := removeAt(ctx, above.dst, f.name, cap(c.files)); err != nil {
+		return err
+	}
+	c.Progress.entries.Add(-f.Entries)
+	c.Progress.bytes.Add(-f.Bytes)
+	return above.lookAgain(f.name, f.Tries)
+}
+
+// removeAt removes what is in a directory of the target.
+func removeAt(ctx context.Context, dir int, name string, workers int) error {
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	_, err = Remove(ctx, root, name, workers)
+	return err
+}
