@@ -133,6 +133,10 @@ func golden() map[string]any {
 			Version: 1, Name: "snapshot-1", ID: "nfs.example#export#snapshot-1#snapshot-1#pvc-1", SourceID: id,
 			Bytes: 5 << 30, Entries: 42, Created: at,
 		},
+		"snapshot-capacity.json": Snapshot{
+			Version: 1, Name: "snapshot-1", ID: "nfs.example#export#snapshot-1#snapshot-1#pvc-1", SourceID: id,
+			Capacity: 1 << 30, Bytes: 5 << 30, Entries: 42, Created: at,
+		},
 		"group.json": Group{
 			Version: 1, Name: "group-1", ID: "nfs.example#export#group-1###group", Created: at, Members: []Member{
 				{ID: "nfs.example#export#group-1#1#pvc-1#group", SourceID: id},

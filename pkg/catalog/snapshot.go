@@ -21,6 +21,9 @@ type Snapshot struct {
 	ID   string `json:"id"`
 	// SourceID is the ID of the volume it was taken of.
 	SourceID string `json:"sourceID"`
+	// Capacity is that of the volume when the snapshot was taken, in bytes, 0 when it
+	// was not known.
+	Capacity int64 `json:"capacity,omitempty"`
 	// Bytes and Entries are what it holds.
 	Bytes   int64     `json:"bytes"`
 	Entries int64     `json:"entries"`

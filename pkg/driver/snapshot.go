@@ -66,12 +66,14 @@ func snapshotOptions(params volume.SnapshotParams, secrets map[string]string) []
 	return secretOptions(secrets)
 }
 
-// snapshotMessage is always of a snapshot that is ready: there are no others.
+// snapshotMessage is always of a snapshot that is ready: there are no others. Its size
+// is the least that a volume made from it may have (CSI spec, Snapshot), which is the
+// capacity of its source and not what that held: a claim like the source's must do.
 func snapshotMessage(s store.Snapshot) *csi.Snapshot {
 	message := &csi.Snapshot{
 		SnapshotId:     s.ID.String(),
 		SourceVolumeId: s.SourceID,
-		SizeBytes:      s.Bytes,
+		SizeBytes:      s.Capacity,
 		CreationTime:   timestamppb.New(s.Created),
 		ReadyToUse:     true,
 	}

@@ -19,8 +19,7 @@ import (
 // the catalog's tmp and renamed to its place when it is whole.
 //
 // Errors besides those of Create: volume.ErrInProgress, volume.ErrNotFound and
-// volume.ErrSnapshotNotFound of the source, volume.ErrOutOfRange when it does
-// not fit.
+// volume.ErrSnapshotNotFound of the source.
 func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.Record) (Created, error) {
 	export := req.Params.Export
 	k := key{export, want.SubDir}
@@ -146,20 +145,17 @@ func pending(root *os.Root, rec catalog.Record) (bool, error) {
 	return false, err
 }
 
-// choose the capacity of a volume with this content.
+// choose the capacity of a volume with this content: that of its source where none is
+// asked for. No capacity is enforced, so content of any size fits.
 func (c *content) choose(size SizeRange) (int64, error) {
 	capacity, err := size.choose()
-	if err != nil {
-		return 0, err
+	switch {
+	case err != nil || capacity > 0:
+		return capacity, err
+	case size.Limit > 0:
+		return min(c.capacity, size.Limit), nil
 	}
-	least := max(c.bytes, c.capacity)
-	if capacity == 0 {
-		capacity = least
-	}
-	if capacity < least || !size.contains(capacity) {
-		return 0, fmt.Errorf("%w: the source has %d bytes, asked for are %s", volume.ErrOutOfRange, least, size)
-	}
-	return capacity, nil
+	return c.capacity, nil
 }
 
 func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalog, op *operation, from *content, want catalog.Record, p *tree.Progress) error {

@@ -106,7 +106,7 @@ func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, p *tree.Progre
 	defer g.op.keepAlive(ctx)()
 	for i, source := range g.req.Sources {
 		member := volume.SnapshotID{Export: g.id.Export, Group: g.id.Name, Name: strconv.Itoa(i + 1), Source: source.Name}
-		snap := catalog.Snapshot{Name: g.req.Name, ID: member.String(), SourceID: source.Text, Created: rec.Created}
+		snap := catalog.Snapshot{Name: g.req.Name, ID: member.String(), SourceID: source.Text, Capacity: g.from[i].capacity, Created: rec.Created}
 		if err := g.member(ctx, i, member.Name, &snap, p.Part(i+1, len(g.req.Sources))); err != nil {
 			return fmt.Errorf("volume %s: %w", source.Text, err)
 		}
@@ -131,7 +131,7 @@ func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog
 		return err
 	}
 	rec.Bytes, rec.Entries = p.Bytes(), p.Entries()
-	tellLosses(ctx, rec.ID, p)
+	tellCopied(ctx, *rec, p)
 	return g.op.cat.WriteSnapshot(path.Join(g.op.name, name), *rec)
 }
 

@@ -32,7 +32,11 @@ type Snapshot struct {
 	ID volume.SnapshotID
 	// SourceID is the ID of the volume, as it was given when the snapshot was made.
 	SourceID string
-	// Bytes of its files, without compression or sharing taken into account.
+	// Capacity that the volume had when the snapshot was made, in bytes, 0 when it is
+	// not known: a claim of that size is what the snapshot is restored into.
+	Capacity int64
+	// Bytes of its files, without compression or sharing taken into account. As no
+	// capacity is enforced, they may be more.
 	Bytes   int64
 	Created time.Time
 }
@@ -132,11 +136,11 @@ func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
 	}
-	return Snapshot{ID: id, SourceID: rec.SourceID, Bytes: rec.Bytes, Created: rec.Created}, nil
+	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Created: rec.Created}, nil
 }
 
 func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, p *tree.Progress) error {
-	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Created: time.Now().UTC()}
+	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Capacity: from.capacity, Created: time.Now().UTC()}
 	if err := s.step(ctx, "copy"); err != nil {
 		return err
 	}
@@ -147,7 +151,7 @@ func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, 
 	if err := op.cat.WriteSnapshot(op.name, rec); err != nil {
 		return err
 	}
-	tellLosses(ctx, rec.ID, p)
+	tellCopied(ctx, rec, p)
 	if err := s.step(ctx, "put snapshot in its place"); err != nil {
 		return err
 	}
@@ -161,9 +165,12 @@ func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, 
 	return s.step(ctx, "answer")
 }
 
-// tellLosses logs what a snapshot has not or not in the same way.
-func tellLosses(ctx context.Context, snapshotID string, p *tree.Progress) {
-	log := klog.FromContext(ctx).WithValues("snapshot", snapshotID)
+// tellCopied logs what a snapshot holds, which the CSI has no field for, and what it
+// has not or not in the same way.
+func tellCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
+	log := klog.FromContext(ctx).WithValues("snapshot", rec.ID)
+	log.Info("Copied a volume for a snapshot", "source", rec.SourceID,
+		"contentBytes", rec.Bytes, "contentEntries", rec.Entries, "capacityBytes", rec.Capacity)
 	if n := p.Devices(); n > 0 {
 		log.Info("Left device nodes out of a snapshot", "devices", n)
 	}

@@ -51,7 +51,8 @@ func (s *Source) key() key {
 type content struct {
 	root  *os.Root
 	where func() (*os.Root, error) // opens it again by its name
-	// frozen content has known figures; capacity is that of a volume.
+	// frozen content has known figures; capacity is that of the volume, or the one that
+	// a snapshot is of, 0 when it is not known.
 	frozen         bool
 	bytes, entries int64
 	capacity       int64
@@ -151,7 +152,7 @@ func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (
 	if err != nil {
 		return nil, err
 	}
-	return &content{root: root, where: where, frozen: true, bytes: rec.Bytes, entries: rec.Entries}, nil
+	return &content{root: root, where: where, frozen: true, bytes: rec.Bytes, entries: rec.Entries, capacity: rec.Capacity}, nil
 }
 
 // openDirectory opens a volume's directory without following a symlink on the
