@@ -87,7 +87,7 @@ func (a *App) driver(ctx context.Context, metrics prometheus.Registerer) (*drive
 			return nil, err
 		}
 		cfg.Volumes, cfg.OwnMounts = a.volumes, a.shares.Dir()
-		sources.Shares, sources.Volumes = a.shares, a.volumes
+		sources.Shares, sources.Volumes, sources.Snapshots = a.shares, a.volumes, a.volumes
 	}
 	if err := metrics.Register(driver.NewCollector(sources)); err != nil {
 		return nil, err

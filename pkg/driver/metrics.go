@@ -14,15 +14,20 @@ type Sources struct {
 	Mounter Mounter
 	Shares  interface{ States() []share.State }
 	Volumes interface{ Backlog() []store.Backlog }
+	// Snapshots may be many: each has metrics of its own.
+	Snapshots interface {
+		SnapshotContents() []store.SnapshotContent
+	}
 }
 
-// Collector shows the state of mounts, shares and the reclaiming of deleted
-// volumes when it is asked; it asks no server.
+// Collector shows the state of mounts, shares and the reclaiming of deleted volumes,
+// and the content of snapshots, when it is asked; it asks no server.
 type Collector struct {
 	sources Sources
 
 	mounts, shareUp, shareProbe      *prometheus.Desc
 	trees, entries, reclaimedEntries *prometheus.Desc
+	snapshotBytes, snapshotEntries   *prometheus.Desc
 }
 
 // NewCollector makes a collector to register.
@@ -37,13 +42,15 @@ func NewCollector(sources Sources) *Collector {
 		shareProbe:       desc("share_probe_seconds", "How long the server took to answer, or was waited for, when it was last asked for an export that the controller has mounted.", "export"),
 		trees:            desc("reclaim_backlog_volumes", "Deleted volumes whose content has not been removed from the export yet.", "export"),
 		entries:          desc("reclaim_backlog_entries", "Files and directories of deleted volumes that were found and have not been removed yet. More may show up.", "export"),
+		snapshotBytes:    desc("snapshot_content_bytes", "Size of the files in a snapshot, which may be more than the capacity of the volume that it is of.", "export", "snapshot"),
+		snapshotEntries:  desc("snapshot_content_entries", "Files, directories and other entries in a snapshot.", "export", "snapshot"),
 		reclaimedEntries: desc("reclaimed_entries_total", "Files and directories of deleted volumes that were removed.", "export"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.mounts, c.shareUp, c.shareProbe, c.trees, c.entries, c.reclaimedEntries} {
+	for _, d := range []*prometheus.Desc{c.mounts, c.shareUp, c.shareProbe, c.trees, c.entries, c.reclaimedEntries, c.snapshotBytes, c.snapshotEntries} {
 		ch <- d
 	}
 }
@@ -62,6 +69,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(c.trees, prometheus.GaugeValue, float64(b.Trees), export)
 			ch <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(b.Entries), export)
 			ch <- prometheus.MustNewConstMetric(c.reclaimedEntries, prometheus.CounterValue, float64(b.Removed), export)
+		}
+	}
+	if c.sources.Snapshots != nil {
+		for _, s := range c.sources.Snapshots.SnapshotContents() {
+			export, id := s.ID.Export.String(), s.ID.String()
+			ch <- prometheus.MustNewConstMetric(c.snapshotBytes, prometheus.GaugeValue, float64(s.Bytes), export, id)
+			ch <- prometheus.MustNewConstMetric(c.snapshotEntries, prometheus.GaugeValue, float64(s.Entries), export, id)
 		}
 	}
 }

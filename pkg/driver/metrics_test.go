@@ -19,10 +19,13 @@ import (
 type (
 	states  []share.State
 	backlog []store.Backlog
+	sizes   []store.SnapshotContent
 )
 
 func (s states) States() []share.State     { return s }
 func (b backlog) Backlog() []store.Backlog { return b }
+
+func (s sizes) SnapshotContents() []store.SnapshotContent { return s }
 
 func TestCollector(t *testing.T) {
 	l := newLab(t)
@@ -35,7 +38,8 @@ func TestCollector(t *testing.T) {
 			{Export: a, Answered: true, Took: 2 * time.Millisecond}, {Export: a, Answered: false, Took: 1500 * time.Millisecond},
 			{Export: b, Answered: true, Took: time.Millisecond},
 		},
-		Volumes: backlog{{Export: a, Trees: 2, Entries: 30, Removed: 400}},
+		Volumes:   backlog{{Export: a, Trees: 2, Entries: 30, Removed: 400}},
+		Snapshots: sizes{{ID: volume.SnapshotID{Export: a, Name: "s", Source: "pvc-1"}, Bytes: 50, Entries: 6}},
 	})); err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +50,8 @@ func TestCollector(t *testing.T) {
 		`nfsplugin_share_up{export="b:/e"} 1`, `nfsplugin_share_probe_seconds{export="b:/e"} 0.001`,
 		`nfsplugin_reclaim_backlog_volumes{export="a:/e"} 2`, `nfsplugin_reclaim_backlog_entries{export="a:/e"} 30`,
 		`nfsplugin_reclaimed_entries_total{export="a:/e"} 400`,
+		`nfsplugin_snapshot_content_bytes{export="a:/e",snapshot="a#e#s#s#pvc-1"} 50`,
+		`nfsplugin_snapshot_content_entries{export="a:/e",snapshot="a#e#s#s#pvc-1"} 6`,
 	} {
 		want.WriteString(m + "\n")
 	}

@@ -119,6 +119,7 @@ func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mou
 	if err != nil {
 		return fmt.Errorf("delete group snapshot %s: %w", id, err)
 	}
+	s.contents.forget(id.Export, func(c SnapshotContent) bool { return c.ID.Group == id.Name })
 	s.reclaim.kick(id.Export, options)
 	return nil
 }

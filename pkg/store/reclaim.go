@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path"
 	"sync"
 	"time"
@@ -37,7 +38,8 @@ type reclaimer struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	sweeps  sweeps
+	// upkeep is called on each export after a pass.
+	upkeep func(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog)
 
 	mu      sync.Mutex
 	seen    map[volume.Export]bool
@@ -223,9 +225,6 @@ func (r *reclaimer) pass(export volume.Export, work *reclaiming) (removed int64,
 			return nil
 		}
 		names, failed := endAbandoned(r.ctx, h.Root(), cat, time.Now())
-		if sweep := r.sweeps.begin(export, time.Now()); sweep != nil {
-			failed = errors.Join(failed, sweep.retained(r.ctx, h.Root(), cat, cat.Clock))
-		}
 		trash, err := fs.ReadDir(cat.Meta().FS(), catalog.TrashDir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -234,6 +233,7 @@ func (r *reclaimer) pass(export volume.Export, work *reclaiming) (removed int64,
 			names = append(names, path.Join(catalog.TrashDir, e.Name()))
 		}
 		removed, err = r.removeAll(export, cat, names)
+		r.upkeep(r.ctx, export, h.Root(), cat)
 		return errors.Join(failed, err)
 	})
 	return removed, remountStale(h, err)

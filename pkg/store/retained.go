@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -16,9 +15,7 @@ const (
 	// directory is there. DeleteVolume comes again that late at most: by a cluster that
 	// was restored from its oldest backup.
 	retainedFor = 365 * 24 * time.Hour
-	// sweepEvery and sweepAtATime bound the work of looking for notes that have become
-	// useless, on each export.
-	sweepEvery   = time.Hour
+	// sweepAtATime is how many notes are looked at in one upkeep of an export.
 	sweepAtATime = 500
 )
 
@@ -44,40 +41,11 @@ func (c *creation) notRetained(rec catalog.Record) error {
 	return c.cat.ForgetRetained(rec)
 }
 
-// sweeps of exports, by what they are at.
-type sweeps struct {
-	mu sync.Mutex
-	by map[volume.Export]*sweep
-}
-
-type sweep struct {
-	begun time.Time
-	after string // the note that was looked at last
-}
-
-// begin returns the sweep of an export when it is time for it; nil otherwise.
-func (s *sweeps) begin(export volume.Export, now time.Time) *sweep {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.by == nil {
-		s.by = map[volume.Export]*sweep{}
-	}
-	at := s.by[export]
-	if at == nil {
-		at = &sweep{}
-		s.by[export] = at
-	} else if now.Sub(at.begun) < sweepEvery {
-		return nil
-	}
-	at.begun = now
-	return at
-}
-
-// retained removes notes of directories that are gone, and old ones, as far as one
+// sweepRetained removes notes of directories that are gone, and old ones, as far as one
 // sweep gets. The clock is that of the server, which notes when they were written.
-func (s *sweep) retained(ctx context.Context, root *os.Root, cat *catalog.Catalog, clock func(context.Context) (time.Time, error)) (err error) {
+func (u *upkeep) sweepRetained(ctx context.Context, root *os.Root, cat *catalog.Catalog, clock func(context.Context) (time.Time, error)) (err error) {
 	var now time.Time
-	s.after, err = cat.SweepRetained(s.after, sweepAtATime, func(r catalog.Record, written time.Time) (keep bool, err error) {
+	u.after, err = cat.SweepRetained(u.after, sweepAtATime, func(r catalog.Record, written time.Time) (keep bool, err error) {
 		if now.IsZero() { // to ask for the time takes a few calls of the server
 			if now, err = clock(ctx); err != nil {
 				return true, err

@@ -79,7 +79,7 @@ func TestRetainOnAFullDisk(t *testing.T) {
 }
 
 // sweep is what the reclaimer does on an export, at a later time.
-func (l *lab) sweep(t *testing.T, at *sweep, age time.Duration) {
+func (l *lab) sweep(t *testing.T, at *upkeep, age time.Duration) {
 	t.Helper()
 	root, err := os.OpenRoot(l.dir)
 	if err != nil {
@@ -91,7 +91,7 @@ func (l *lab) sweep(t *testing.T, at *sweep, age time.Duration) {
 		t.Fatal(err)
 	}
 	defer cat.Close()
-	if err := at.retained(t.Context(), root, cat, func(context.Context) (time.Time, error) { return time.Now().Add(age), nil }); err != nil {
+	if err := at.sweepRetained(t.Context(), root, cat, func(context.Context) (time.Time, error) { return time.Now().Add(age), nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -110,11 +110,11 @@ func TestSweepOfRetainedDirectories(t *testing.T) {
 	if err := os.Remove(filepath.Join(l.dir, "pvc-1")); err != nil {
 		t.Fatal(err)
 	}
-	l.sweep(t, &sweep{}, retainedFor-time.Hour)
+	l.sweep(t, &upkeep{}, retainedFor-time.Hour)
 	l.mustHave(t, "pvc-2", retained(t, "pvc-2"), ".nfs-csi/retained/no-note")
-	l.sweep(t, &sweep{}, -time.Hour) // the clock was set back
+	l.sweep(t, &upkeep{}, -time.Hour) // the clock was set back
 	l.mustHave(t, "pvc-2", retained(t, "pvc-2"), ".nfs-csi/retained/no-note")
-	l.sweep(t, &sweep{}, retainedFor+time.Hour)
+	l.sweep(t, &upkeep{}, retainedFor+time.Hour)
 	l.mustHave(t, "pvc-2", ".nfs-csi/retained/no-note")
 }
 
@@ -128,7 +128,7 @@ func TestSweepIsBounded(t *testing.T) {
 		name := fmt.Sprintf("gone-%04d", i)
 		l.writeJSON(t, retained(t, name), map[string]any{"version": 1, "name": name, "subDir": name})
 	}
-	at := &sweep{}
+	at := &upkeep{}
 	for round, want := range []int{count - sweepAtATime, 0} {
 		l.sweep(t, at, 0)
 		left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/retained"))
@@ -141,8 +141,8 @@ func TestSweepIsBounded(t *testing.T) {
 	}
 }
 
-// An export is swept when it is worked on, once an hour.
-func TestWhenSwept(t *testing.T) {
+// An export is looked through when it is worked on, once an hour.
+func TestUpkeepComesOnceAnHour(t *testing.T) {
 	l := newLab(t)
 	l.retain(t, "pvc-1")
 	l.mustHave(t, "pvc-1", retained(t, "pvc-1")) // once it was swept
@@ -154,11 +154,11 @@ func TestWhenSwept(t *testing.T) {
 	l.start(t).reclaim.resume(l.export, nil)
 	l.mustHave(t)
 
-	var s sweeps
+	var s upkeeps
 	now := time.Now()
 	first := s.begin(l.export, now)
 	other := s.begin(volume.Export{Server: "other.test", Share: "/"}, now)
-	if first == nil || other == nil || first == other || s.begin(l.export, now.Add(sweepEvery-1)) != nil || s.begin(l.export, now.Add(sweepEvery)) != first {
-		t.Error("sweeps do not come once an hour on each export")
+	if first == nil || other == nil || first == other || s.begin(l.export, now.Add(upkeepEvery-1)) != nil || s.begin(l.export, now.Add(upkeepEvery)) != first {
+		t.Error("upkeep does not come once an hour on each export")
 	}
 }

@@ -38,6 +38,7 @@ type Snapshot struct {
 	// Bytes of its files, without compression or sharing taken into account. As no
 	// capacity is enforced, they may be more.
 	Bytes   int64
+	Entries int64
 	Created time.Time
 }
 
@@ -83,6 +84,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("create snapshot %s of %s: %w", req.Name, req.Source, err)
 	}
+	s.contents.saw(made)
 	return made, nil
 }
 
@@ -136,7 +138,7 @@ func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
 	}
-	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Created: rec.Created}, nil
+	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
 }
 
 func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, p *tree.Progress) error {
@@ -199,6 +201,7 @@ func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountO
 	if err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", id, err)
 	}
+	s.contents.forget(id.Export, func(c SnapshotContent) bool { return c.ID == id })
 	s.reclaim.kick(id.Export, options)
 	return nil
 }

@@ -66,6 +66,8 @@ type Store struct {
 	calls, copying turns
 	jobs           sync.WaitGroup
 	known          known
+	upkeeps        upkeeps
+	contents       contents
 	// listings are for List, checks for ListHealth; each has a lock of every export.
 	listings, checks listings
 	// step is called between steps that change the export, by name. It ends a job
@@ -100,6 +102,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 			return ctx.Err()
 		},
 	}
+	s.reclaim.upkeep = s.upkeep
 	for _, export := range cfg.Exports {
 		s.known.add(export, cfg.MountOptions)
 		s.reclaim.resume(export, cfg.MountOptions)

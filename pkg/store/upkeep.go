@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// upkeepEvery is how often an export that is worked on is looked through.
+const upkeepEvery = time.Hour
+
+// upkeeps are those of exports.
+type upkeeps struct {
+	mu sync.Mutex
+	by map[volume.Export]*upkeep
+}
+
+// upkeep of an export: what nobody waits for, and is done once an hour at most.
+type upkeep struct {
+	begun time.Time
+	after string // the note of a retained directory that was looked at last
+}
+
+// begin returns the upkeep of an export when it is time for it; nil otherwise.
+func (u *upkeeps) begin(export volume.Export, now time.Time) *upkeep {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.by == nil {
+		u.by = map[volume.Export]*upkeep{}
+	}
+	at := u.by[export]
+	if at == nil {
+		at = &upkeep{}
+		u.by[export] = at
+	} else if now.Sub(at.begun) < upkeepEvery {
+		return nil
+	}
+	at.begun = now
+	return at
+}
+
+func (s *Store) upkeep(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog) {
+	at := s.upkeeps.begin(export, time.Now())
+	if at == nil {
+		return
+	}
+	err := errors.Join(at.sweepRetained(ctx, root, cat, cat.Clock), s.contents.refresh(ctx, export, cat))
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Could not look through the records of an export", "export", export.String(), "retryIn", upkeepEvery)
+	}
+}
