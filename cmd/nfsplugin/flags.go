@@ -90,7 +90,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	set.StringVar(&c.OnDelete, "default-ondelete-policy", "delete",
 		"What becomes of the directory of a deleted volume whose class, record and ID do not say: delete, retain or archive.")
 	set.StringVar(&c.ClusterID, "cluster-id", "",
-		"Text that tells this cluster apart from others on the same exports, noted in the record of each new volume.")
+		"Text that tells this cluster apart from others on the same exports, noted in the record of each new volume; classes with reuse: claim need it.")
 	set.StringVar(&c.KubeletRegistrationPath, "kubelet-registration-path", "",
 		"Path of the CSI socket as kubelet sees it on the host; empty to not register with kubelet.")
 	set.StringVar(&c.PluginRegistrationDir, "plugin-registration-dir", "/registration",

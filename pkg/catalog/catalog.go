@@ -21,6 +21,8 @@ const (
 	namesDir   = "names"
 	// retainedDir has a note for each directory that NoteRetained was told of.
 	retainedDir = "retained"
+	// reuseDir has a file for each directory that is on its way to another volume.
+	reuseDir = "reuse"
 	// SnapshotsDir has a directory for each snapshot that is whole.
 	SnapshotsDir = "snapshots"
 	TrashDir     = "trash"
@@ -180,5 +182,7 @@ func (c *Catalog) dir(name string, mkdir bool) (*os.File, error) {
 	return c.dirs[name], nil
 }
 
-func recordDir(subDir string) string  { return path.Join(volumesDir, subDir) }
-func recordPath(subDir string) string { return path.Join(volumesDir, subDir, volume.RecordFile) }
+func recordDir(subDir string) string { return path.Join(volumesDir, subDir) }
+
+// RecordPath is where the record of a directory lies below the catalog's directory.
+func RecordPath(subDir string) string { return path.Join(volumesDir, subDir, volume.RecordFile) }

@@ -167,7 +167,7 @@ func TestReadRefuses(t *testing.T) {
 		if err := cat.Create(record("pvc-1")); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(export, volume.MetaDir, recordPath("pvc-1")), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(export, volume.MetaDir, RecordPath("pvc-1")), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if r, err := cat.Read("pvc-1"); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "pvc-1") {

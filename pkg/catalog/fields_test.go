@@ -44,7 +44,7 @@ func TestUnknownFieldsAreKept(t *testing.T) {
 func TestReplaceKeepsUnknownFields(t *testing.T) {
 	cat, export := open(t)
 	mustCreate(t, cat, "pvc-1")
-	file := filepath.Join(export, volume.MetaDir, recordPath("pvc-1"))
+	file := filepath.Join(export, volume.MetaDir, RecordPath("pvc-1"))
 	must(t, os.WriteFile(file, []byte(laterRecord), 0o600))
 	r, err := cat.Read("pvc-1")
 	must(t, err)

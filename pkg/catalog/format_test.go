@@ -129,6 +129,9 @@ func golden() map[string]any {
 			r.Mode, r.UID, r.GID, r.Source, r.Pending = 0o2770, new(uint32(1000)), new(uint32(0)), "volume nfs.example#export#pvc-0#", true
 		}),
 		"volume-cluster.json": rec(func(r *Record) { r.ClusterID = "prod-1" }),
+		"volume-reused.json": rec(func(r *Record) {
+			r.ClusterID, r.ReusedFrom, r.Adopted = "prod-1", "nfs.example#export#team/claim#pvc-0#retain", true
+		}),
 		"snapshot.json": Snapshot{
 			Version: 1, Name: "snapshot-1", ID: "nfs.example#export#snapshot-1#snapshot-1#pvc-1", SourceID: id,
 			Bytes: 5 << 30, Entries: 42, Created: at,

@@ -38,6 +38,9 @@ type Record struct {
 	UID     *uint32     `json:"uid,omitempty"`
 	GID     *uint32     `json:"gid,omitempty"`
 	Adopted bool        `json:"adopted,omitempty"`
+	// ReusedFrom is the ID of the volume that the claim had before. As long as there is
+	// this record, there may be a note of that, see NoteReuse.
+	ReusedFrom string `json:"reusedFrom,omitempty"`
 	// ArchiveOf is the ID of the volume whose directory is about to be renamed to
 	// this one; the record is no volume then.
 	ArchiveOf string    `json:"archiveOf,omitempty"`

@@ -142,7 +142,7 @@ func (c *Catalog) Conflict(subDir string) error {
 
 func (c *Catalog) above(subDir string) error {
 	for dir := path.Dir(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
-		_, err := c.meta.Lstat(recordPath(dir))
+		_, err := c.meta.Lstat(RecordPath(dir))
 		if err == nil {
 			return fmt.Errorf("%w: %s lies in the volume %s", volume.ErrOwned, subDir, dir)
 		}

@@ -33,6 +33,9 @@ const (
 // mayAdopt returns volume.ErrNotAdopted for a directory that the volume does not get.
 func (c *creation) mayAdopt(ctx context.Context) error {
 	subDir := c.want.SubDir
+	if c.want.ReusedFrom != "" {
+		return nil // it was the same claim's
+	}
 	if c.req.Params.NoAdopt {
 		return fmt.Errorf("%w: %s: the class says %s: \"false\"; move the directory away on the server, or choose another %s",
 			volume.ErrNotAdopted, subDir, volume.KeyAdopt, volume.KeySubDir)

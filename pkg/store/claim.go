@@ -76,7 +76,13 @@ func (c *creation) newClaim(ctx context.Context) error {
 	if err := c.step(ctx, "write record"); err != nil {
 		return err
 	}
-	if err := c.cat.Create(c.want); err != nil {
+	err := c.cat.Create(c.want)
+	if err == nil && (c.want.Adopted || !namedAsItsDirectory(c.want)) {
+		if err = c.spareReuse(); err != nil {
+			err = errors.Join(err, c.cat.Remove(c.want))
+		}
+	}
+	if err != nil {
 		return errors.Join(err, unname(c.cat, c.want))
 	}
 	return nil
@@ -101,7 +107,7 @@ func forgetName(cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
 func sameRequest(have, want catalog.Record, size SizeRange) error {
 	switch {
 	case have.Name != want.Name:
-		return fmt.Errorf("%w: the directory %s is that of volume %s", volume.ErrOwned, have.SubDir, have.Name)
+		return owned(have, want)
 	case !maps.Equal(have.Parameters, want.Parameters):
 		return fmt.Errorf("%w: it has the parameters %v, asked for are %v", volume.ErrIncompatible, have.Parameters, want.Parameters)
 	case have.Source != want.Source:

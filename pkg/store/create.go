@@ -82,12 +82,16 @@ func (s *Store) newRecord(req CreateRequest, now time.Time) (catalog.Record, err
 		Export: req.Params.Export, SubDir: subDir, Name: name,
 		OnDelete: cmp.Or(req.Mutable.OnDelete, req.Params.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete),
 	}
-	return catalog.Record{
+	want := catalog.Record{
 		Name: req.Name, ID: id.String(), SubDir: subDir, Capacity: capacity,
 		Parameters: req.Params.Shape(), Metadata: req.Params.Metadata, ClusterID: s.cfg.ClusterID,
 		OnDelete: id.OnDelete, MountOptions: req.MountOptions, Created: now.UTC(), Source: req.Source.String(),
 		Mode: s.mode(req), UID: req.Params.UID, GID: req.Params.GID,
-	}, nil
+	}
+	if req.Params.Reuse {
+		err = s.checkReuse(want)
+	}
+	return want, err
 }
 
 // mode of the volume's directory, as far as something says so: that of a copy is
@@ -116,6 +120,9 @@ func (c *creation) create(ctx context.Context) (Created, error) {
 		return Created{}, err
 	}
 	c.want.Adopted = there
+	if err := c.takeOver(ctx); err != nil {
+		return Created{}, err
+	}
 	rec, isNew, err := c.firstClaim(ctx, draft)
 	if err != nil {
 		return Created{}, err

@@ -123,14 +123,32 @@ func (d *deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 	if err := d.step(ctx, "remove record"); err != nil {
 		return err
 	}
+	return d.removeRecord()
+}
+
+// removeRecord removes the record that is held, and before it what leads to it.
+func (d *deletion) removeRecord() error {
+	rec := d.held.Record()
 	if err := forgetName(d.cat, rec, d.id); err != nil {
 		return err
+	}
+	if rec.ReusedFrom != "" {
+		if err := d.cat.ForgetReuse(rec); err != nil {
+			return err
+		}
 	}
 	return d.held.Remove()
 }
 
 // withoutRecord deletes a volume that was made by a predecessor, or is gone.
 func (d *deletion) withoutRecord(ctx context.Context) error {
+	next, err := d.cat.Reuse(d.id.SubDir)
+	if err == nil {
+		klog.FromContext(ctx).Info("The directory is on its way to the next volume of its claim: nothing deleted", "id", d.id.String(), "next", next.ID)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	there, _, err := directoryThere(d.root, d.id.SubDir) // a file or a symlink is no volume
 	if err != nil {
 		return err
@@ -220,6 +238,11 @@ func (d *deletion) mine() (bool, error) {
 		if still, err := d.held.Still(); err != nil || still {
 			return still, err
 		}
+	}
+	// Of two volumes of a claim there is first the note of the next one, then no
+	// record, then the next one's.
+	if _, err := d.cat.Reuse(d.id.SubDir); !errors.Is(err, fs.ErrNotExist) {
+		return false, err
 	}
 	now, err := d.cat.Hold(d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -82,8 +82,10 @@ func (d *deletion) holdsNone(ctx context.Context) (mine bool, err error) {
 	if err != nil || policy != volume.OnDeleteDelete {
 		return false, err
 	}
-	err = d.spareOthers(policy)
-	return err == nil, err
+	if err := d.spareOthers(policy); err != nil || d.cat == nil {
+		return err == nil, err
+	}
+	return d.mine()
 }
 
 func (d *deletion) endInPlace(ctx context.Context, at place) error {
@@ -101,10 +103,7 @@ func (d *deletion) endInPlace(ctx context.Context, at place) error {
 	if err := prune(d.root, d.id.SubDir); err != nil || d.held == nil {
 		return err
 	}
-	if err := forgetName(d.cat, d.held.Record(), d.id); err != nil {
-		return err
-	}
-	return d.held.Remove()
+	return d.removeRecord()
 }
 
 // empty removes all that is in a directory.

@@ -59,6 +59,9 @@ func TestPathsAreDocumented(t *testing.T) {
 func (l *lab) useAll(t *testing.T) {
 	t.Helper()
 	l.put(t, "adopted/file")
+	l.cfg.ClusterID = "one"
+	l.createAs(t, l.claimed("pvc-5", "team", "claim"))
+	again := l.createAs(t, l.claimed("pvc-6", "team", "claim"))
 	plain, nested := l.create(t, "pvc-1"), l.createAs(t, l.classed("pvc-2", "team/nested", volume.OnDeleteArchive))
 	adopted := l.createAs(t, l.classed("pvc-3", "adopted", volume.OnDeleteDelete))
 	l.put(t, "pvc-1/file")
@@ -74,7 +77,7 @@ func (l *lab) useAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []volume.ID{plain, nested, adopted, clone.ID} {
+	for _, id := range []volume.ID{plain, nested, adopted, clone.ID, again} {
 		l.delete(t, id)
 	}
 }

@@ -32,7 +32,9 @@ type lab struct {
 	fake   *nfsmounttest.Fake
 	export volume.Export
 	dir    string // the export on the server
-	all    []*Store
+	// clusterID of the controllers that start.
+	clusterID string
+	all       []*Store
 }
 
 func newLab(t *testing.T) *lab {
@@ -53,7 +55,7 @@ func (l *lab) start(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(t.Context(), Config{Shares: shares, ReclaimWorkers: 4, CopyWorkers: 4})
+	s, err := New(t.Context(), Config{Shares: shares, ReclaimWorkers: 4, CopyWorkers: 4, ClusterID: l.clusterID})
 	if err != nil {
 		t.Fatal(err)
 	}

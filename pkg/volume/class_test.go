@@ -73,7 +73,10 @@ func TestClassRefuses(t *testing.T) {
 		{map[string]string{"gid": "4294967295"}, "gid"},
 		{map[string]string{"gid": "-1"}, "gid"},
 		{map[string]string{"adopt": "never"}, `adopt "never" is neither true nor false`},
-		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", known are server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, adopt, csi.storage.k8s.io/pvc/name`},
+		{map[string]string{"reuse": "always", "subDir": "a"}, `reuse "always", known is claim`},
+		{map[string]string{"reuse": "claim"}, "reuse: claim needs a subDir by the names of the claim"},
+		{map[string]string{"reuse": "claim", "subDir": "${.PVC.name}-${pv.metadata.name}"}, "by the names of the claim"},
+		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", known are server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, adopt, reuse, csi.storage.k8s.io/pvc/name`},
 	} {
 		if _, err := ParseParams(class(tt.in)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v: %v, want ErrInvalid saying %q", tt.in, err, tt.says)

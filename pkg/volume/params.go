@@ -18,6 +18,7 @@ const (
 	KeyGID              = "gid"
 	KeyMode             = "mode"
 	KeyAdopt            = "adopt"
+	KeyReuse            = "reuse"
 	KeyMountOptions     = "mountOptions"
 
 	// What the provisioner adds when it runs with --extra-create-metadata.
@@ -43,6 +44,8 @@ type Params struct {
 	UID, GID *uint32
 	// NoAdopt refuses a directory that is there already and belongs to no volume.
 	NoAdopt bool
+	// Reuse gives a claim that is made again the directory of its volume before.
+	Reuse bool
 	// Metadata holds what the provisioner told about the claim, by key. It does
 	// not shape the volume but through SubDir.
 	Metadata map[string]string
@@ -53,7 +56,7 @@ type Params struct {
 func ParseParams(in map[string]string) (Params, error) {
 	known := []string{
 		KeyServer, KeyShare, KeySubDir, KeyPathPattern, KeyOnDelete, KeyArchiveOnDelete,
-		KeyMountPermissions, KeyUID, KeyGID, KeyMode, KeyAdopt, KeyPVCName, KeyPVCNamespace, KeyPVName,
+		KeyMountPermissions, KeyUID, KeyGID, KeyMode, KeyAdopt, KeyReuse, KeyPVCName, KeyPVCNamespace, KeyPVName,
 	}
 	values, err := foldKeys(in)
 	if err != nil {

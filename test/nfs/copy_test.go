@@ -39,11 +39,16 @@ func onExports(t *testing.T, test func(t *testing.T, s *store.Store, export volu
 
 func newStore(t *testing.T, options ...string) *store.Store {
 	t.Helper()
-	return steppingStore(t, nil, options...)
+	return storeWith(t, func(*store.Config) {}, options...)
 }
 
 // steppingStore calls step before each step that changes the server.
 func steppingStore(t *testing.T, step func(name string), options ...string) *store.Store {
+	t.Helper()
+	return storeWith(t, func(c *store.Config) { c.Step = step }, options...)
+}
+
+func storeWith(t *testing.T, change func(*store.Config), options ...string) *store.Store {
 	t.Helper()
 	kernel, err := nfsmount.NewKernel(nfsmount.DefaultKernelConfig())
 	if err != nil {
@@ -53,7 +58,9 @@ func steppingStore(t *testing.T, step func(name string), options ...string) *sto
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.New(t.Context(), store.Config{Shares: shares, MountOptions: options, ReclaimWorkers: 8, CopyWorkers: 16, Step: step})
+	cfg := store.Config{Shares: shares, MountOptions: options, ReclaimWorkers: 8, CopyWorkers: 16}
+	change(&cfg)
+	s, err := store.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
@@ -45,7 +46,7 @@ func storeAt(ctx context.Context, c call, n int) (*store.Store, func() error, er
 		return nil, nil, err
 	}
 	s, err := store.New(ctx, store.Config{
-		Shares: shares, ReclaimWorkers: 2, CopyWorkers: 4, MountOptions: []string{c.Version, "nosharecache"},
+		Shares: shares, ReclaimWorkers: 2, CopyWorkers: 4, MountOptions: []string{c.Version, "nosharecache"}, ClusterID: "lab",
 		Step: func(name string) {
 			if n--; n == 0 {
 				fmt.Println(name)
@@ -75,6 +76,10 @@ func (c call) create(ctx context.Context, s *store.Store, name string, src *stor
 		Params: volume.Params{Export: c.Export, SubDir: c.id(name).SubDir, OnDelete: c.id(name).OnDelete, Mode: 0o2770},
 	}
 	req.Params.UID, req.Params.GID = ids(77, 78)
+	if c.What == "reuse" { // whatever the volume, its claim is the same
+		req.Params.SubDir, req.Params.Reuse = "team/${pvc.metadata.name}", true
+		req.Params.Metadata = map[string]string{volume.KeyPVCNamespace: "team", volume.KeyPVCName: "source"}
+	}
 	_, err := s.Create(ctx, req)
 	return err
 }
@@ -108,7 +113,7 @@ func (c call) group() store.GroupRequest {
 func (c call) do(ctx context.Context, s *store.Store) error {
 	source, snapshot := c.id("source"), c.snapshotID()
 	switch c.What {
-	case "create":
+	case "create", "reuse":
 		return c.create(ctx, s, "new", nil)
 	case "delete", "archive":
 		return s.Delete(ctx, source, nil)
@@ -143,6 +148,9 @@ func (c call) after() []string {
 	switch c.What {
 	case "create":
 		return append(source, volumeOf("new", false)...)
+	case "reuse":
+		list := append(live("team/source"), inside("team/source")...)
+		return append(list, "team", ".nfs-csi/volumes/team", ".nfs-csi/names/new", ".nfs-csi/"+catalog.ReusePath("team/source"))
 	case "delete":
 		return nil
 	case "archive":
@@ -197,7 +205,7 @@ func dying() {
 func TestKilledAtEveryStep(t *testing.T) {
 	for what, version := range map[string]string{
 		"create": "vers=3", "delete": "vers=4.2", "archive": "vers=3", "snapshot": "vers=4.2", "delete snapshot": "vers=3", "clone": "vers=3", "restore": "vers=3",
-		"group": "vers=4.2", "delete group": "vers=3",
+		"group": "vers=4.2", "delete group": "vers=3", "reuse": "vers=3",
 	} {
 		t.Run(what+" "+version, func(t *testing.T) {
 			e, dir := export(t, clientVersions()[version], "rw,no_root_squash", 0o777)

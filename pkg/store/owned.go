@@ -1,0 +1,52 @@
+package store
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// owned is why the volume want cannot have the directory of have, and what would
+// help: volume.ErrOwned.
+func owned(have, want catalog.Record) error {
+	of := "volume " + have.Name
+	if claim := have.Claim(); claim != "" {
+		of += " of the claim " + claim
+	}
+	if have.ClusterID != "" && have.ClusterID != want.ClusterID {
+		of += fmt.Sprintf(" in the cluster %q", have.ClusterID)
+	}
+	return fmt.Errorf("%w: the directory %s is that of %s%s", volume.ErrOwned, have.SubDir, of, wayOut(have, want))
+}
+
+func wayOut(have, want catalog.Record) string {
+	template := want.Parameters[volume.KeySubDir]
+	switch {
+	case have.Claim() == "" || want.Claim() == "":
+		return ""
+	case have.Claim() == want.Claim():
+		return release(have, want)
+	case have.Parameters[volume.KeySubDir] != template:
+		return ""
+	case strings.Contains(template, "${"):
+		return fmt.Sprintf("; subDir %q makes the same of the claims %s and %s, ${pvc.metadata.namespace}/${pvc.metadata.name} would not",
+			template, have.Claim(), want.Claim())
+	}
+	return fmt.Sprintf("; subDir %q makes the same of every claim", template)
+}
+
+// release tells how a claim that was made again gets its directory.
+func release(have, want catalog.Record) string {
+	record := path.Join(volume.MetaDir, catalog.RecordPath(have.SubDir))
+	byHand := fmt.Sprintf("if nothing uses that volume any more, removing %s on the share releases the directory", record)
+	if have.SameClaim(want) {
+		return "; a class with reuse: claim gives it to the same claim again; or, " + byHand
+	}
+	if have.ClusterID == "" {
+		return "; it was made without --cluster-id, so that reuse: claim cannot tell whether it is the same claim; " + byHand
+	}
+	return ""
+}

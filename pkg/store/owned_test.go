@@ -1,0 +1,33 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Of two claims that a template cannot tell apart the second hears why it gets no
+// volume: the template, both claims, the directory.
+func TestClaimsThatATemplateCannotTellApart(t *testing.T) {
+	for template, says := range map[string]string{
+		"${.PVC.namespace}-${.PVC.name}": `the directory a-b-c is that of volume pvc-1 of the claim a/b-c; ` +
+			`subDir "${.PVC.namespace}-${.PVC.name}" makes the same of the claims a/b-c and a-b/c`,
+		"data": `the directory data is that of volume pvc-1 of the claim a/b-c; subDir "data" makes the same of every claim`,
+	} {
+		l := newLab(t)
+		ask := func(name, namespace, claim string) CreateRequest {
+			req := l.classed(name, template, "")
+			req.Params.Metadata = map[string]string{volume.KeyPVCNamespace: namespace, volume.KeyPVCName: claim}
+			return req
+		}
+		l.createAs(t, ask("pvc-1", "a", "b-c"))
+		before := l.files(t)
+		_, err := l.Create(t.Context(), ask("pvc-2", "a-b", "c"))
+		if !errors.Is(err, volume.ErrOwned) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want ErrOwned saying %q", err, says)
+		}
+		l.mustHave(t, before...)
+	}
+}

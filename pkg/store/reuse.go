@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// A claim that is deleted and made again, also in a cluster that was built anew, gets
+// another volume. With reuse: claim in its class that gets the directory of the one
+// before, which its record shows to be the same claim's. It is given up by the old
+// volume and then adopted by the new one; a note in between keeps all others from it.
+
+// checkReuse returns why the request cannot be told to be of the same claim as an
+// earlier one.
+func (s *Store) checkReuse(want catalog.Record) error {
+	switch {
+	case s.cfg.ClusterID == "":
+		return fmt.Errorf("%w: %s: claim, unless nfsplugin is told with --cluster-id which cluster this is: "+
+			"others may have the same claim on the same export", volume.ErrUnsupported, volume.KeyReuse)
+	case want.Claim() == "":
+		return fmt.Errorf("%w: %s: claim, and the request does not name the claim; csi-provisioner does when it runs with --extra-create-metadata",
+			volume.ErrInvalid, volume.KeyReuse)
+	}
+	return nil
+}
+
+// takeOver makes the directory of the claim's volume before one that this volume
+// can adopt, if that is what the request asks for and there is such a volume.
+func (c *creation) takeOver(ctx context.Context) error {
+	if !c.req.Params.Reuse {
+		return nil
+	}
+	held, err := c.cat.Hold(c.want.SubDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.takeOverAgain(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.release(ctx, held), held.Close())
+}
+
+// takeOverAgain goes on where a call was killed, also one for a volume that the claim
+// had in between.
+func (c *creation) takeOverAgain(ctx context.Context) error {
+	next, err := c.cat.Reuse(c.want.SubDir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !next.SameClaim(c.want) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.want.ReusedFrom = next.ReusedFrom
+	if next.Name == c.want.Name {
+		return nil
+	}
+	return c.noteReuse(ctx)
+}
+
+// release has the claim's volume before give up its directory.
+func (c *creation) release(ctx context.Context, held *catalog.Held) error {
+	before := held.Record()
+	if before.Name == c.want.Name || before.ArchiveOf != "" || !before.SameClaim(c.want) {
+		return nil // claim tells what is wrong with it, if anything
+	}
+	there, _, err := directoryThere(c.root, before.SubDir)
+	if err == nil && !there {
+		err = fmt.Errorf("%w: the directory of volume %s, which the claim had before, is not there; it may be being deleted", volume.ErrInProgress, before.Name)
+	}
+	if err == nil {
+		err = c.idle(before)
+	}
+	if err != nil {
+		return err
+	}
+	id, err := volume.ParseID(before.ID)
+	if err != nil {
+		return fmt.Errorf("record of %s: %w", before.SubDir, err)
+	}
+	c.want.ReusedFrom = before.ID
+	if err := c.noteReuse(ctx); err != nil {
+		return err
+	}
+	if err := c.step(ctx, "release record"); err != nil {
+		return err
+	}
+	return errors.Join(forgetName(c.cat, before, id), held.Remove())
+}
+
+func (c *creation) noteReuse(ctx context.Context) error {
+	if err := c.step(ctx, "note reuse"); err != nil {
+		return err
+	}
+	return c.cat.NoteReuse(c.want)
+}
+
+// idle returns an error while a copy is made of the volume, or it is made itself.
+func (c *creation) idle(before catalog.Record) error {
+	k := key{c.req.Params.Export, before.SubDir}
+	if running := c.copies.running(k); running != nil && !running.ended() {
+		return fmt.Errorf("%w: volume %s, which the claim had before, is being made", volume.ErrInProgress, before.Name)
+	}
+	return c.copies.free(k)
+}
+
+// spareReuse returns an error where the directory is on its way to another volume. It
+// comes after the record: whoever finds the place of one free between two volumes of a
+// claim sees the note, which is older.
+func (c *creation) spareReuse() error {
+	next, err := c.cat.Reuse(c.want.SubDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && next.Name == c.want.Name:
+		return nil
+	case err != nil:
+		return err
+	case (!c.want.Adopted || next.SameClaim(c.want)) && time.Since(next.Created).Abs() > nameHeld:
+		return c.cat.ForgetReuse(next) // of a directory that is gone, or of the claim's volume before
+	case next.SameClaim(c.want):
+		return fmt.Errorf("%w: the directory %s becomes that of volume %s of the claim", volume.ErrInProgress, next.SubDir, next.Name)
+	}
+	return fmt.Errorf("%w (noted in %s)", owned(next, c.want), path.Join(volume.MetaDir, catalog.ReusePath(next.SubDir)))
+}
