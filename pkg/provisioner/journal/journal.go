@@ -110,36 +110,73 @@ func (j *Journal) Entry(key string) []byte {
 // Begin returns when the entry is written. An entry that has begun already stays
 // as it was. An error wraps ErrNotWritten; the entry then has not begun.
 func (j *Journal) Begin(ctx context.Context, key string, data []byte) error {
-	done, err := j.add(key, data)
-	if done == nil {
-		return err
+	err := j.change(ctx, func() bool {
+		_, begun := j.entries[key]
+		if !begun {
+			j.entries[key] = data
+		}
+		return !begun
+	})
+	if err != nil {
+		j.End(key)
 	}
+	return err
+}
+
+// Amend replaces an entry that has begun, and returns when that is written. An error
+// wraps ErrNotWritten; this process then goes on with the new one, and writes it later.
+func (j *Journal) Amend(ctx context.Context, key string, data []byte) error {
+	return j.change(ctx, func() bool {
+		old, begun := j.entries[key]
+		if begun {
+			j.entries[key] = data
+		}
+		return begun && !bytes.Equal(old, data)
+	})
+}
+
+// Remove is End, but returns when the entry is out of the ConfigMap. An error wraps
+// ErrNotWritten; the entry then has not ended.
+func (j *Journal) Remove(ctx context.Context, key string) error {
+	data := j.Entry(key)
+	err := j.change(ctx, func() bool {
+		_, begun := j.entries[key]
+		delete(j.entries, key)
+		return begun
+	})
+	if err != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if _, begun := j.entries[key]; !begun {
+			j.entries[key] = data
+		}
+	}
+	return err
+}
+
+// change changes the entries and returns when they are written, at once where edit
+// says that nothing has changed, or where there is no permission to write.
+func (j *Journal) change(ctx context.Context, edit func() (changed bool)) error {
+	j.mu.Lock()
+	changed := edit()
+	if !changed || time.Now().Before(j.forbidden) {
+		j.mu.Unlock()
+		return nil
+	}
+	done := make(chan error, 1)
+	j.waiting = append(j.waiting, done)
+	signal(j.kick)
+	j.mu.Unlock()
+	var err error
 	select {
 	case err = <-done:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		j.End(key)
 		return fmt.Errorf("%w: %w", ErrNotWritten, err)
 	}
 	return nil
-}
-
-func (j *Journal) add(key string, data []byte) (<-chan error, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if _, begun := j.entries[key]; begun {
-		return nil, nil
-	}
-	j.entries[key] = data
-	if time.Now().Before(j.forbidden) {
-		return nil, nil
-	}
-	done := make(chan error, 1)
-	j.waiting = append(j.waiting, done)
-	signal(j.kick)
-	return done, nil
 }
 
 // End forgets an entry; it is taken out of the ConfigMap a moment later.

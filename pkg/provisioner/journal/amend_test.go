@@ -1,0 +1,86 @@
+package journal
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// written is what the ConfigMap has for a key.
+func written(t *testing.T, client *fake.Clientset, key string) string {
+	t.Helper()
+	j, err := Open(t.Context(), Config{Client: client.CoreV1().ConfigMaps("n"), Name: "j"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(j.Entry(key))
+}
+
+// breakUpdates has them fail as long as the flag is set.
+func breakUpdates(client *fake.Clientset) (broken *atomic.Bool, failure error) {
+	broken, failure = &atomic.Bool{}, errors.New("etcd is full")
+	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return broken.Load(), nil, failure
+	})
+	return broken, failure
+}
+
+func TestAmendIsWrittenWhenItReturns(t *testing.T) {
+	client := fake.NewClientset()
+	j, _ := run(t, client)
+	begin(t, j, "a")
+	if err := j.Amend(t.Context(), "a", []byte(`{"made":true}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := written(t, client, "a"); got != `{"made":true}` {
+		t.Errorf("written is %s", got)
+	}
+	if err := j.Amend(t.Context(), "never-begun", []byte("{}")); err != nil || j.Entry("never-begun") != nil {
+		t.Errorf("Amend() = %v of an entry that has not begun, and it is %s", err, j.Entry("never-begun"))
+	}
+}
+
+func TestAmendThatCannotBeWritten(t *testing.T) {
+	client := fake.NewClientset()
+	j, stop := run(t, client)
+	begin(t, j, "a")
+	broken, failure := breakUpdates(client)
+	broken.Store(true)
+	if err := j.Amend(t.Context(), "a", []byte(`{"made":true}`)); !errors.Is(err, ErrNotWritten) || !errors.Is(err, failure) {
+		t.Errorf("Amend() = %v", err)
+	}
+	if got := string(j.Entry("a")); got != `{"made":true}` {
+		t.Errorf("this process goes on with %s", got)
+	}
+	broken.Store(false)
+	stop()
+	if got := written(t, client, "a"); got != `{"made":true}` {
+		t.Errorf("written later is %s", got)
+	}
+}
+
+func TestRemoveIsWrittenWhenItReturns(t *testing.T) {
+	client := fake.NewClientset()
+	j, _ := run(t, client)
+	begin(t, j, "a")
+	begin(t, j, "b")
+	broken, failure := breakUpdates(client)
+	broken.Store(true)
+	if err := j.Remove(t.Context(), "a"); !errors.Is(err, ErrNotWritten) || !errors.Is(err, failure) {
+		t.Errorf("Remove() = %v", err)
+	}
+	if j.Entry("a") == nil {
+		t.Error("this process takes it for removed")
+	}
+	broken.Store(false)
+	if err := j.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := written(t, client, "a"), written(t, client, "b"); a != "" || b == "" {
+		t.Errorf("written are a %q and b %q", a, b)
+	}
+}
