@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
 func TestDefaults(t *testing.T) {
@@ -51,20 +53,26 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// everyFlag gives each flag another value than its default.
+const everyFlag = `
+	--csi-address=/s --timeout=2s --kubeconfig=/k --master=https://m --kube-api-qps=3 --kube-api-burst=4
+	--volume-name-prefix=v --volume-name-uuid-length=5 --default-fstype=xfs --extra-create-metadata
+	--controller-publish-readonly --retry-interval-start=6s --retry-interval-max=7s --worker-threads=8
+	--shutdown-timeout=9s --leader-election --leader-election-namespace=n --leader-election-lease-duration=30s
+	--leader-election-renew-deadline=20s --leader-election-retry-period=11s --http-endpoint=:1
+	--prevent-volume-mode-conversion=false --cloning-protection-threads=2 --snapshot-orphan-sweep-interval=3s
+	--strict-topology --immediate-topology=false --feature-gates=Topology=false,VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true
+	--enable-capacity --capacity-threads=11 --capacity-poll-interval=12s --capacity-ownerref-level=2
+	--capacity-for-immediate-binding --kube-api-capacity-qps=13 --kube-api-capacity-burst=14
+	--node-deployment --node-deployment-immediate-binding=false --node-deployment-base-delay=15s --node-deployment-max-delay=16s
+	--metrics-path=/m --enable-pprof --version -v=4 --logging-format=json`
+
 func TestEveryFlagIsRead(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/env")
 	t.Setenv("NAMESPACE", "n")
 	t.Setenv("POD_NAME", "p")
-	parsed, err := parseFlags(strings.Fields(`
-		--csi-address=/s --timeout=2s --kubeconfig=/k --master=https://m --kube-api-qps=3 --kube-api-burst=4
-		--volume-name-prefix=v --volume-name-uuid-length=5 --default-fstype=xfs --extra-create-metadata
-		--controller-publish-readonly --retry-interval-start=6s --retry-interval-max=7s --worker-threads=8
-		--shutdown-timeout=9s --leader-election --leader-election-namespace=n --leader-election-lease-duration=30s
-		--leader-election-renew-deadline=20s --leader-election-retry-period=10s --http-endpoint=:1
-		--prevent-volume-mode-conversion=false --cloning-protection-threads=2 --snapshot-orphan-sweep-interval=3s
-		--strict-topology --immediate-topology=false --feature-gates=Topology=true,VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true 
-		--enable-capacity --capacity-threads=11 --capacity-poll-interval=12s --capacity-ownerref-level=2
-		--capacity-for-immediate-binding --kube-api-capacity-qps=13 --kube-api-capacity-burst=14 --metrics-path=/m --enable-pprof -v=4 --logging-format=json`), &bytes.Buffer{})
+	t.Setenv("NODE_NAME", "node-1")
+	parsed, err := parseFlags(strings.Fields(everyFlag), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,23 +83,71 @@ func TestEveryFlagIsRead(t *testing.T) {
 		RetryIntervalStart: 6 * time.Second, RetryIntervalMax: 7 * time.Second, WorkerThreads: 8, ShutdownTimeout: 9 * time.Second,
 		LeaderElection: LeaderElectionConfig{
 			Enabled: true, Namespace: "n",
-			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 10 * time.Second,
+			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 11 * time.Second,
 		},
 		CloningThreads: 2, OrphanSweepInterval: 3 * time.Second,
-		Features:       Features{Topology: true, CrossNamespaceVolumeDataSource: true},
+		Features:       Features{CrossNamespaceVolumeDataSource: true},
 		StrictTopology: true,
 		Capacity: CapacityConfig{
 			Enabled: true, Threads: 11, PollInterval: 12 * time.Second, OwnerLevel: 2, Immediate: true, QPS: 13, Burst: 14,
 			Namespace: "n", Pod: "p",
 		},
-		Node:         NodeConfig{Immediate: true, BaseDelay: 20 * time.Second, MaxDelay: time.Minute},
+		Node:         NodeConfig{Enabled: true, BaseDelay: 15 * time.Second, MaxDelay: 16 * time.Second, Name: "node-1"},
 		HTTPEndpoint: ":1", MetricsPath: "/m", Pprof: true,
 	}
 	if parsed.config != want {
 		t.Errorf("got  %+v\nwant %+v", parsed.config, want)
 	}
-	if parsed.logging.Verbosity != 4 || parsed.logging.Format != "json" {
-		t.Errorf("logging is %+v", parsed.logging)
+	if parsed.logging.Verbosity != 4 || parsed.logging.Format != "json" || !parsed.version {
+		t.Errorf("logging is %+v, version asked for: %t", parsed.logging, parsed.version)
+	}
+}
+
+// Without this, a flag or a field that is new could be forgotten above.
+func TestEveryFlagIsReadLeavesNoneOut(t *testing.T) {
+	set, _, err := (&flags{logging: logsapi.NewLoggingConfiguration()}).set()
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]bool{}
+	for _, argument := range strings.Fields(everyFlag) {
+		name, _, _ := strings.Cut(strings.TrimLeft(argument, "-"), "=")
+		given[name] = true
+	}
+	klog := func(name string) bool { return strings.HasPrefix(name, "log-") || name == "vmodule" }
+	set.VisitAll(func(f *pflag.Flag) {
+		if !given[f.Name] && f.Deprecated == "" && !klog(f.Name) {
+			t.Errorf("--%s is left out", f.Name)
+		}
+	})
+	t.Setenv("KUBECONFIG", "")
+	defaults, err := parseFlags(nil, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", "/env")
+	t.Setenv("NAMESPACE", "n")
+	t.Setenv("POD_NAME", "p")
+	t.Setenv("NODE_NAME", "node-1")
+	parsed, err := parseFlags(strings.Fields(everyFlag), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectChanged(t, "Config", reflect.ValueOf(defaults.config), reflect.ValueOf(parsed.config))
+}
+
+// expectChanged expects two structs to differ in every field that flags fill.
+func expectChanged(t *testing.T, path string, before, after reflect.Value) {
+	t.Helper()
+	for i := range before.NumField() {
+		field := path + "." + before.Type().Field(i).Name
+		switch {
+		case before.Field(i).Kind() == reflect.Struct:
+			expectChanged(t, field, before.Field(i), after.Field(i))
+		case field == "Config.MetricsAddress": // a deprecated flag's
+		case before.Field(i).Equal(after.Field(i)):
+			t.Errorf("%s has its default", field)
+		}
 	}
 }
 

@@ -89,8 +89,22 @@ func TestErrorOfWorkIsKept(t *testing.T) {
 	}
 }
 
+// watched is another replica's client of the same API server; tries tells when it has
+// looked at the lease.
+func watched(client *fake.Clientset) (other *fake.Clientset, tries <-chan struct{}) {
+	looked := make(chan struct{}, 1000)
+	other = fake.NewClientset()
+	other.PrependReactor("*", "*", clienttesting.ObjectReaction(client.Tracker()))
+	other.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		looked <- struct{}{}
+		return false, nil, nil
+	})
+	return other, looked
+}
+
 func TestOneLeadsAtATimeAndTheNextTakesOver(t *testing.T) {
 	client := fake.NewClientset()
+	standby, tries := watched(client)
 	ctx, stopFirst := context.WithCancel(t.Context())
 	var leaders atomic.Int32
 	work := func(started chan<- struct{}, until <-chan struct{}) func(context.Context) error {
@@ -109,7 +123,15 @@ func TestOneLeadsAtATimeAndTheNextTakesOver(t *testing.T) {
 	go func() { firstDone <- testElection(client).run(ctx, testLease, work(first, ctx.Done())) }()
 	await(t, "the first leader", first)
 	secondCtx, stopSecond := context.WithCancel(t.Context())
-	go func() { secondDone <- testElection(client).run(secondCtx, testLease, work(second, secondCtx.Done())) }()
+	go func() { secondDone <- testElection(standby).run(secondCtx, testLease, work(second, secondCtx.Done())) }()
+	for range 5 {
+		await(t, "a try of the second", tries)
+	}
+	select {
+	case <-second:
+		t.Error("the second leads beside the first")
+	default:
+	}
 	stopFirst()
 	if err := await(t, "the first's end", firstDone); err != nil {
 		t.Error(err)
@@ -160,14 +182,16 @@ func TestWaitingForTheLeaseCanBeStopped(t *testing.T) {
 		})
 	}()
 	await(t, "leadership", leading)
+	standbyClient, tries := watched(client)
 	standby, stopStandby := context.WithCancel(t.Context())
 	standbyDone := make(chan error, 1)
 	go func() {
-		standbyDone <- testElection(client).run(standby, testLease, func(context.Context) error {
+		standbyDone <- testElection(standbyClient).run(standby, testLease, func(context.Context) error {
 			t.Error("the standby led")
 			return nil
 		})
 	}()
+	await(t, "a try of the standby", tries)
 	leader := holder(t, client)
 	stopStandby()
 	if err := await(t, "the standby's end", standbyDone); err != nil {
