@@ -106,6 +106,9 @@ func (a *App) provision(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.telemetry.register(p.Collectors()...); err != nil {
+		return err
+	}
 	publisher, err := a.publisher(ctx, driver)
 	if err != nil {
 		return err

@@ -116,7 +116,7 @@ func (a *App) publisher(ctx context.Context, driver *provisioner.Driver) (*capac
 	if err != nil {
 		return nil, err
 	}
-	return publisher, a.telemetry.registry.Register(publisher)
+	return publisher, a.telemetry.register(publisher)
 }
 
 // workers run while this process may work: until lead ends, or stop, which lets

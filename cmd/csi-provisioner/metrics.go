@@ -22,26 +22,31 @@ type telemetry struct {
 func newTelemetry() (*telemetry, error) {
 	registry := prometheus.NewRegistry()
 	library := libmetrics.New("controller")
-	for _, collector := range []prometheus.Collector{
+	// Process and Go metrics are in the registry that client-go's metrics are in.
+	calls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false))
+	migratedCalls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false), csimetrics.WithMigration())
+	t := &telemetry{
+		registry:      registry,
+		gatherer:      prometheus.Gatherers{registry, calls.GetRegistry(), migratedCalls.GetRegistry(), legacyregistry.DefaultGatherer},
+		calls:         calls,
+		migratedCalls: migratedCalls,
+		library:       library,
+	}
+	return t, t.register(
 		library.PersistentVolumeClaimProvisionTotal,
 		library.PersistentVolumeClaimProvisionFailedTotal,
 		library.PersistentVolumeClaimProvisionDurationSeconds,
 		library.PersistentVolumeDeleteTotal,
 		library.PersistentVolumeDeleteFailedTotal,
 		library.PersistentVolumeDeleteDurationSeconds,
-	} {
-		if err := registry.Register(collector); err != nil {
-			return nil, err
+	)
+}
+
+func (t *telemetry) register(collectors ...prometheus.Collector) error {
+	for _, collector := range collectors {
+		if err := t.registry.Register(collector); err != nil {
+			return err
 		}
 	}
-	// Process and Go metrics are in the registry that client-go's metrics are in.
-	calls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false))
-	migratedCalls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false), csimetrics.WithMigration())
-	return &telemetry{
-		registry:      registry,
-		gatherer:      prometheus.Gatherers{registry, calls.GetRegistry(), migratedCalls.GetRegistry(), legacyregistry.DefaultGatherer},
-		calls:         calls,
-		migratedCalls: migratedCalls,
-		library:       library,
-	}, nil
+	return nil
 }

@@ -86,6 +86,8 @@ type Provisioner struct {
 	deleted    recent
 	busy       busy
 	unfinished unfinished
+	unsaved    unsaved
+	metrics    journalMetrics
 	// places is nil for a driver without topology, and of a single node.
 	places *places
 	// migration is nil for a driver that has taken over no in-tree plugin's volumes.
@@ -112,6 +114,7 @@ func New(config Config) (*Provisioner, error) {
 		sources:   sources{client: config.Dynamic},
 		retries:   backOff[string](config),
 		migration: plan.NewMigration(config.Driver.Facts().Name),
+		metrics:   newJournalMetrics(),
 	}
 	if config.Topology.Enabled && config.Driver.Facts().Topology && config.Node == nil {
 		p.places = newPlaces(factory)

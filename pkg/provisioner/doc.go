@@ -12,6 +12,7 @@ const (
 	logPV      = "PV"
 	logPVC     = "PVC"
 	logSecret  = "secret"
+	logSince   = "since"
 	logState   = "state"
 	logVolume  = "volumeHandle"
 	logWorkers = "workers"

@@ -2,72 +2,16 @@ package provisioner
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 const followUpInterval = time.Second
-
-// begin notes that a volume is about to be made, and keeps what it is filled from.
-func (s *session) begin(ctx context.Context, creation *plan.Creation) error {
-	name := creation.Request.GetName()
-	data, err := creation.Store()
-	if err != nil {
-		return err
-	}
-	if err = s.protection.hold(ctx, creation.Origin, name); err == nil {
-		err = s.journal.Begin(ctx, name, data)
-	}
-	if err != nil && s.journal.Entry(name) == nil {
-		s.protection.release(creation.Origin, name)
-	}
-	return err
-}
-
-// settle takes the note back when a volume is no longer in the making.
-func (s *session) settle(creation *plan.Creation, state controller.ProvisioningState, err error) {
-	if state == controller.ProvisioningInBackground {
-		return
-	}
-	noted, readErr := plan.RestoreCreation(s.journal.Entry(creation.Request.GetName()))
-	if err != nil && readErr == nil && !proto.Equal(noted.Request, creation.Request) {
-		// The note is of an earlier try with another request, whose volume may be
-		// what was in the way of this one.
-		return
-	}
-	s.end(creation)
-}
-
-func (s *session) end(creation *plan.Creation) {
-	name := creation.Request.GetName()
-	s.journal.End(name)
-	s.protection.release(creation.Origin, name)
-}
-
-// deleting takes the note back of a volume that is about to be deleted: that it has
-// a PersistentVolume tells that it was saved, which nobody can see any more once it
-// is gone. The process that saved it has died before it took the note back.
-func (s *session) deleting(volume *corev1.PersistentVolume) {
-	name := volume.Name
-	if s.journal.Entry(name) == nil || !s.busy.start(name) {
-		return // a try makes it anew
-	}
-	defer s.busy.end(name)
-	creation, err := plan.RestoreCreation(s.journal.Entry(name))
-	if err == nil && s.config.Node.Abandoned(s.staying(volume), nil, creation.Template) == plan.RemainsSaved {
-		s.end(creation)
-	}
-}
 
 // followUp looks after the volumes in the making that no claim leads to any
 // longer: left behind by a process that died, or by a claim that is gone.
@@ -81,6 +25,7 @@ func (s *session) followUp(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			entries := s.journal.Entries()
+			s.observe(now, entries)
 			for name := range due {
 				if _, found := entries[name]; !found {
 					delete(due, name)
@@ -152,11 +97,7 @@ func (s *session) remains(ctx context.Context, creation *plan.Creation) (plan.Re
 		return remains, nil
 	}
 	// Only the API server itself can say that there is neither.
-	volume, err = s.client.CoreV1().PersistentVolumes().Get(ctx, template.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		volume, err = nil, nil
-	}
-	if err != nil {
+	if volume, err = s.liveVolume(ctx, template.Name); err != nil {
 		return 0, err
 	}
 	if claim, err = s.liveClaim(ctx, owner.Namespace, owner.Name, string(owner.UID)); err != nil {
@@ -172,33 +113,6 @@ func (s *session) staying(volume *corev1.PersistentVolume) *corev1.PersistentVol
 		return nil
 	}
 	return s.asCSI(volume)
-}
-
-// complete gives an orphaned volume its PersistentVolume: Kubernetes then does
-// with it what the reclaim policy says. It never deletes on its own what could
-// once have been in use.
-func (s *session) complete(ctx context.Context, creation *plan.Creation) error {
-	name, owner := creation.Request.GetName(), creation.Template.Spec.ClaimRef
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), logPV, name, logPVC, klog.KRef(owner.Namespace, owner.Name))
-	secrets, err := s.creationSecrets(ctx, creation)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	volume, state, err := s.create(ctx, creation, secrets)
-	var failure *plan.Failure
-	switch isFailure := errors.As(err, &failure); {
-	case err == nil:
-		logger.Info("Saved a volume whose claim is gone", logVolume, volume.Spec.CSI.VolumeHandle,
-			"reclaimPolicy", volume.Spec.PersistentVolumeReclaimPolicy)
-	case isFailure && failure.NothingMade():
-		logger.Info("A volume whose claim is gone was not made", "reason", failure.Error())
-	case !isFailure && state == controller.ProvisioningFinished:
-		logger.Info("A volume whose claim is gone could not be saved", "reason", err.Error())
-	default:
-		return fmt.Errorf("clean up after a deleted claim: %w", err)
-	}
-	s.end(creation)
-	return nil
 }
 
 // report says on a claim, which may be gone, what needs somebody's attention.

@@ -43,6 +43,8 @@ type world struct {
 	stopped chan error
 	ended   chan struct{}
 	abandon context.CancelFunc
+	// provisioner is the one that runs.
+	provisioner *Provisioner
 }
 
 // newWorld has the objects in its API server; change may be nil.
@@ -99,10 +101,10 @@ func (w *world) configure(change func(*Config)) {
 // run starts a provisioner, as another process would be.
 func (w *world) run() {
 	w.Helper()
-	w.runThis(w.provisioner())
+	w.runThis(w.newProvisioner())
 }
 
-func (w *world) provisioner() *Provisioner {
+func (w *world) newProvisioner() *Provisioner {
 	w.Helper()
 	provisioner, err := New(w.config)
 	if err != nil {
@@ -113,6 +115,7 @@ func (w *world) provisioner() *Provisioner {
 
 func (w *world) runThis(provisioner *Provisioner) {
 	ctx, abandon := context.WithCancel(context.Background())
+	w.provisioner = provisioner
 	w.drain, w.stopped, w.ended, w.abandon = make(chan struct{}), make(chan error, 1), make(chan struct{}), abandon
 	go func(drain <-chan struct{}, stopped chan<- error, ended chan<- struct{}) {
 		defer close(ended)

@@ -123,54 +123,6 @@ func TestVolumeThatWasNeverMadeIsForgotten(t *testing.T) {
 	}
 }
 
-func (w *world) awaitEmptyJournal() {
-	w.Helper()
-	eventually(w.T, "the journal is empty", func() bool {
-		object, err := w.client.CoreV1().ConfigMaps("nfs-csi").Get(w.Context(), "csi-provisioner-test", metav1.GetOptions{})
-		return err == nil && len(object.BinaryData["volumes.json.gz"]) < 40
-	})
-}
-
-// The next process starts with the deletion of what the journal has still.
-func TestDiedBeforeTheNoteWasTakenBack(t *testing.T) {
-	w := newWorld(t, nil, testClass(nil))
-	var dying atomic.Bool
-	w.client.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		dying.Store(true)
-		return false, nil, nil
-	})
-	w.client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if dying.Load() {
-			return true, nil, apierrors.NewInternalError(errors.New("the process has died"))
-		}
-		return false, nil, nil
-	})
-	w.createClaim(testClaim("data"))
-	volume := w.awaitVolume("pvc-uid-data")
-	w.kill()
-	dying.Store(false)
-	w.deleteClaim("data")
-	volume.Status.Phase = corev1.VolumeReleased
-	if _, err := w.client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	goOn := make(chan struct{})
-	w.driver.OnDelete(func(ctx context.Context, _ *csi.DeleteVolumeRequest, next func() (*csi.DeleteVolumeResponse, error)) (*csi.DeleteVolumeResponse, error) {
-		select {
-		case <-goOn:
-		case <-ctx.Done():
-		}
-		return next()
-	})
-	w.run()
-	w.awaitEmptyJournal()
-	close(goOn)
-	w.awaitGone("pvc-uid-data")
-	if calls := len(w.driver.Creates()); calls != 1 || len(w.driver.Volumes()) != 0 {
-		t.Errorf("CreateVolume was called %d times, the driver has %v", calls, w.driver.Volumes())
-	}
-}
-
 // stealName saves another's PersistentVolume under the claim's name while the
 // driver makes the volume.
 func stealName(w *world, handle string) drivertest.CreateHook {
@@ -191,14 +143,33 @@ func TestNameTakenByAnother(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	w.driver.OnCreate(stealName(w, "another-volume"))
 	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "PersistentVolume pvc-uid-data exists already and is not this claim's; the volume made cannot be used; it was deleted")
-	if volumes := w.driver.Volumes(); len(volumes) != 0 {
-		t.Errorf("left behind: %v", volumes)
+	w.awaitEvent("ProvisioningFailed", "the volume made is kept until its PersistentVolume can be saved: claim cannot be provisioned: PersistentVolume pvc-uid-data exists already and is not this claim's")
+	if deletes := w.driver.Deletes(); len(deletes) != 0 {
+		t.Errorf("the claim's volume was deleted: %v", deletes)
 	}
 	for _, event := range w.events() {
 		if event.Reason == "ProvisioningSucceeded" {
 			t.Errorf("success is reported: %s", event.Message)
 		}
+	}
+	if err := w.client.CoreV1().PersistentVolumes().Delete(t.Context(), "pvc-uid-data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the claim has its volume", func() bool {
+		volume := w.volume("pvc-uid-data")
+		return volume != nil && volume.Spec.CSI.VolumeHandle == "id-of-pvc-uid-data"
+	})
+}
+
+func TestNameTakenByAnotherAndTheClaimIsGone(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.driver.OnCreate(stealName(w, "another-volume"))
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "exists already and is not this claim's")
+	w.deleteClaim("data")
+	w.awaitEmptyJournal()
+	if volumes := w.driver.Volumes(); len(volumes) != 0 {
+		t.Errorf("left behind: %v", volumes)
 	}
 }
 
@@ -296,16 +267,6 @@ func TestUnusableVolumeThatIsAnothers(t *testing.T) {
 	if deletes := w.driver.Deletes(); len(deletes) != 0 {
 		t.Errorf("another's volume was deleted: %v", deletes)
 	}
-}
-
-func TestVolumeThatTheAPIServerRefuses(t *testing.T) {
-	w := newWorld(t, nil, testClass(nil))
-	w.client.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PersistentVolume").GroupKind(), "pvc-uid-data", nil)
-	})
-	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "the API server refuses the PersistentVolume of the volume made")
-	eventually(t, "the volume is deleted", func() bool { return len(w.driver.Deletes()) > 0 })
 }
 
 // The cache has the claim long after both are gone.

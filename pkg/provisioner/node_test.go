@@ -47,7 +47,7 @@ func runNodes(t *testing.T, nodes ...*world) {
 	t.Helper()
 	var made []*Provisioner
 	for _, w := range nodes {
-		made = append(made, w.provisioner())
+		made = append(made, w.newProvisioner())
 	}
 	for i, w := range nodes {
 		w.runThis(made[i])

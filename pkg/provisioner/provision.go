@@ -8,7 +8,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -27,6 +27,11 @@ func (s *session) provision(ctx context.Context, options controller.ProvisionOpt
 	defer s.busy.end(name)
 	if err := s.refuseStale(ctx, options.PVC, name); err != nil {
 		return nil, controller.ProvisioningNoChange, err
+	}
+	if creation := s.made(name); creation != nil {
+		volume, state, err := s.saveMade(ctx, creation)
+		s.settle(creation, state, err)
+		return volume, state, err
 	}
 	options, migrated, err := s.translate(ctx, options)
 	if err != nil {
@@ -54,30 +59,37 @@ func (s *session) provision(ctx context.Context, options controller.ProvisionOpt
 
 // create asks the driver for the volume and saves its PersistentVolume.
 func (s *session) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	ctx = aboutMigrated(ctx, creation.Migrated)
 	response, err := s.request(ctx, creation, secrets)
 	if err != nil {
 		return nil, creation.FailedState(err), s.failure("CreateVolume", err, secrets)
 	}
+	volume, state, err := s.judge(ctx, creation, response)
+	if err != nil {
+		return nil, state, err
+	}
+	state, err = s.save(ctx, creation, volume)
+	return volume, state, err
+}
+
+// judge decides whether the driver's answer can be used, and deletes what was made
+// where it cannot.
+func (s *session) judge(ctx context.Context, creation *plan.Creation, response *csi.CreateVolumeResponse) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	volume, err := creation.Volume(response)
 	if err != nil {
-		state, err := s.discard(ctx, response.GetVolume().GetVolumeId(), secrets, err)
+		state, err := s.discard(ctx, creation, response.GetVolume().GetVolumeId(), err)
 		return nil, state, err
 	}
 	if err := s.config.Node.CheckPlace(volume); err != nil {
-		state, err := s.misplaced(ctx, volume, secrets, err)
+		state, err := s.misplaced(ctx, creation, volume, err)
 		return nil, state, err
 	}
-	if state, err := s.save(ctx, creation, volume, secrets); err != nil {
-		return nil, state, err
-	}
-	klog.FromContext(ctx).V(2).Info("Volume created", logPVC, klog.KRef(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name),
-		logPV, volume.Name, logVolume, volume.Spec.CSI.VolumeHandle)
-	return volume, controller.ProvisioningFinished, nil
+	creation.Made = response
+	return volume, controller.ProvisioningInBackground, nil
 }
 
 // request calls CreateVolume. The secrets are in nothing that is kept.
 func (s *session) request(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*csi.CreateVolumeResponse, error) {
+	ctx = aboutMigrated(ctx, creation.Migrated)
 	request := proto.CloneOf(creation.Request)
 	request.Secrets = secrets
 	return s.config.Driver.CreateVolume(ctx, request)
@@ -86,7 +98,7 @@ func (s *session) request(ctx context.Context, creation *plan.Creation, secrets 
 // discard deletes a volume that cannot be used. While that fails the volume is
 // there, so the claim stays in progress: the next try gets the same volume from
 // the driver and discards it again, also when the claim is deleted meanwhile.
-func (s *session) discard(ctx context.Context, volumeID string, secrets map[string]string, cause error) (controller.ProvisioningState, error) {
+func (s *session) discard(ctx context.Context, creation *plan.Creation, volumeID string, cause error) (controller.ProvisioningState, error) {
 	if volumeID == "" {
 		// Without an ID there is nothing that could be deleted.
 		return controller.ProvisioningFinished, cause
@@ -98,8 +110,12 @@ func (s *session) discard(ctx context.Context, volumeID string, secrets map[stri
 	if owner != "" {
 		return controller.ProvisioningFinished, fmt.Errorf("%w; it was not deleted, as PersistentVolume %s is for the same volume", cause, owner)
 	}
+	secrets, err := s.creationSecrets(ctx, creation)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return controller.ProvisioningInBackground, fmt.Errorf("%w; it was not deleted: %w", cause, err)
+	}
 	request := &csi.DeleteVolumeRequest{VolumeId: volumeID, Secrets: secrets}
-	if _, err := s.config.Driver.DeleteVolume(ctx, request); err != nil {
+	if _, err := s.config.Driver.DeleteVolume(aboutMigrated(ctx, creation.Migrated), request); err != nil {
 		return controller.ProvisioningInBackground,
 			fmt.Errorf("%w; it could not be deleted: %w", cause, s.failure("DeleteVolume", err, secrets))
 	}

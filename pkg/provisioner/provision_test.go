@@ -245,4 +245,7 @@ func TestVolumeIsSavedHoweverLongItTakes(t *testing.T) {
 	if deletes := w.driver.Deletes(); len(deletes) != 0 {
 		t.Errorf("the volume was deleted meanwhile: %v", deletes)
 	}
+	if calls := len(w.driver.Creates()); calls != 1 {
+		t.Errorf("CreateVolume was called %d times", calls)
+	}
 }

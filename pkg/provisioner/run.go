@@ -91,7 +91,7 @@ func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*
 // any longer, which is some time after work has ended.
 func (s *session) start(work context.Context, notes *journal.Journal) <-chan struct{} {
 	s.journal = notes
-	s.holdNoted()
+	s.resume(work)
 	events := record.NewBroadcaster(record.WithContext(s.base))
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events(metav1.NamespaceAll)})
 	driver := s.config.Driver.Facts().Name

@@ -3,6 +3,7 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -25,6 +26,7 @@ type session struct {
 	protection *protection
 	events     record.EventRecorder
 	deletions  *deletions
+	resumed    time.Time // when the journal was taken up
 	// contest is nil unless claims are to be taken for a single node.
 	contest *contest
 }
@@ -48,8 +50,11 @@ func (s *session) Provision(ctx context.Context, options controller.ProvisionOpt
 func (s *session) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
-	s.deleting(volume)
-	return s.retried(s.remove(ctx, volume), volume.Name)
+	err := s.deleting(ctx, volume)
+	if err == nil {
+		err = s.remove(ctx, volume)
+	}
+	return s.retried(err, volume.Name)
 }
 
 // retried adds to an error when the next try is. The library asks for the delay
@@ -96,15 +101,6 @@ func newSession(p *Provisioner) (*session, error) {
 	)
 	_, err := s.informers.Core().V1().PersistentVolumes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: looked.volumeGone})
 	return s, err
-}
-
-// holdNoted protects what the journal says to be in use still.
-func (s *session) holdNoted() {
-	for name, data := range s.journal.Entries() {
-		if creation, err := plan.RestoreCreation(data); err == nil {
-			s.protection.claim(creation.Origin, name)
-		}
-	}
 }
 
 // ShouldProvision implements controller.Qualifier. When stopping, the library

@@ -33,12 +33,33 @@ func (s *session) refuseStale(ctx context.Context, claim *corev1.PersistentVolum
 
 // liveClaim asks the API server, nil when there is no claim of this UID.
 func (s *session) liveClaim(ctx context.Context, namespace, name, uid string) (*corev1.PersistentVolumeClaim, error) {
-	claim, err := s.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && string(claim.UID) != uid {
+	claim, err := s.claimNamed(ctx, &corev1.ObjectReference{Namespace: namespace, Name: name})
+	if err != nil || claim == nil || string(claim.UID) != uid {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// claimNamed asks the API server, nil when there is no claim of this name.
+func (s *session) claimNamed(ctx context.Context, ref *corev1.ObjectReference) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := s.client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return claim, nil
+}
+
+// liveVolume asks the API server, nil when there is no such PersistentVolume.
+func (s *session) liveVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	volume, err := s.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return volume, nil
 }

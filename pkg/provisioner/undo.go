@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
@@ -17,31 +16,24 @@ var errElsewhere = errors.New("the claim gets its volume on another node")
 
 // misplaced refuses a volume that the driver made, or has, somewhere else than on
 // the only node there is to work for.
-func (s *session) misplaced(ctx context.Context, volume *corev1.PersistentVolume, secrets map[string]string, err error) (controller.ProvisioningState, error) {
+func (s *session) misplaced(ctx context.Context, creation *plan.Creation, volume *corev1.PersistentVolume, err error) (controller.ProvisioningState, error) {
 	if volume.Spec.NodeAffinity != nil {
 		// It may be another node's, and in use there.
 		return controller.ProvisioningFinished, fmt.Errorf("%w; it was not deleted", err)
 	}
-	return s.discard(ctx, volume.Spec.CSI.VolumeHandle, secrets, err)
+	return s.discard(ctx, creation, volume.Spec.CSI.VolumeHandle, err)
 }
 
 // undo deletes a volume that was in the making on this node for a claim that has
 // gone to another one. Nobody can have used it: it never had a PersistentVolume.
-// Its ID is only to be had by asking for it once more.
 func (s *session) undo(ctx context.Context, creation *plan.Creation) error {
-	secrets, err := s.creationSecrets(ctx, creation)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	ctx = aboutMigrated(ctx, creation.Migrated)
-	response, err := s.request(ctx, creation, secrets)
-	if err != nil {
-		failure := s.failure("CreateVolume", err, secrets)
-		if !failure.NothingMade() {
-			return fmt.Errorf("clean up, as %w: %w", errElsewhere, failure)
-		}
+	response, err := s.answer(ctx, creation)
+	if nothingMade(err) {
 		s.end(creation)
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("clean up, as %w: %w", errElsewhere, err)
 	}
 	volume, err := creation.Volume(response)
 	if err == nil {
@@ -54,7 +46,7 @@ func (s *session) undo(ctx context.Context, creation *plan.Creation) error {
 		s.end(creation)
 		return nil
 	}
-	state, err := s.discard(ctx, volume.Spec.CSI.VolumeHandle, secrets, errElsewhere)
+	state, err := s.discard(ctx, creation, volume.Spec.CSI.VolumeHandle, errElsewhere)
 	if state == controller.ProvisioningInBackground {
 		return err
 	}

@@ -15,12 +15,11 @@ import (
 
 const refusal = "the end-to-end test takes no volumes yet"
 
-// denyVolumes makes the API server refuse new volumes of the class until the
-// function that it returns is called. It says that they are forbidden, which may
-// change; csi-provisioner deletes at once what was made for an invalid one.
+// denyVolumes makes the API server refuse new volumes of the class, as invalid, until
+// the function that it returns is called.
 func (e *env) denyVolumes(class string) (allow func()) {
 	e.t.Helper()
-	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
+	fail := admissionv1.Fail
 	policies := e.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	bindings := e.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
@@ -40,7 +39,6 @@ func (e *env) denyVolumes(class string) (allow func()) {
 			Validations: []admissionv1.Validation{{
 				Expression: fmt.Sprintf("object.spec.storageClassName != %q", class),
 				Message:    refusal,
-				Reason:     &forbidden,
 			}},
 		},
 	}

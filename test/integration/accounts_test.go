@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -89,6 +90,31 @@ func (w *world) allowJournal() {
 		w.Fatal(err)
 	}
 	w.bind(w.account.namespace, "Role", role.Name)
+}
+
+// forbidJournal takes back what allowJournal has permitted.
+func (w *world) forbidJournal() {
+	w.Helper()
+	err := w.client.RbacV1().RoleBindings(w.account.namespace).Delete(w.Context(), "journal-"+w.name, metav1.DeleteOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.eventually("the journal must not be written", func() error { return w.mayWriteJournal(false) })
+}
+
+// mayWriteJournal asks the API server whether the account may.
+func (w *world) mayWriteJournal(want bool) error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + w.account.namespace + ":" + w.account.name,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: w.account.namespace, Verb: "update", Version: "v1", Resource: "configmaps", Name: w.journal(),
+		},
+	}}
+	answer, err := w.client.AuthorizationV1().SubjectAccessReviews().Create(w.Context(), review, metav1.CreateOptions{})
+	if err == nil && answer.Status.Allowed != want {
+		err = fmt.Errorf("it is allowed: %t, want %t", answer.Status.Allowed, want)
+	}
+	return err
 }
 
 // bind lets the account do what a role says, in a namespace.

@@ -203,6 +203,25 @@ func TestPluginOnDelete(t *testing.T) {
 	p.mustRead(p.name+"/retain/file", "retain")
 }
 
+// A directory that was there before its claim is somebody's data.
+func TestPluginAdoptsAndAPolicyRefuses(t *testing.T) {
+	p := newPlugin(t)
+	p.createClass(p.name+"-adopts", p.class(map[string]string{"subDir": "${pvc.metadata.name}"}))
+	if err := os.Mkdir(filepath.Join(p.export, "data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.write("data/file", "theirs")
+	refusing := p.refuseVolumes()
+	p.start("--extra-create-metadata", "--retry-interval-max=200ms")
+	p.createClaim("data", p.of(p.name+"-adopts"))
+	p.awaitEvent("data", "ProvisioningFailed", refused)
+	refusing.awaitRefusals(3)
+	p.mustRead("data/file", "theirs")
+	refusing.allow()
+	p.awaitBound("data")
+	p.mustRead("data/file", "theirs")
+}
+
 func TestPluginClone(t *testing.T) {
 	p := newPlugin(t)
 	p.start()

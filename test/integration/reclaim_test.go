@@ -102,10 +102,9 @@ func TestVolumeNameIsTaken(t *testing.T) {
 	w.receive(entered)
 	meanwhile := w.takeName(claim)
 	open()
-	w.awaitEvent("meanwhile", "ProvisioningFailed", "PersistentVolume "+meanwhile+" exists already and is not this claim's; the volume made cannot be used; it was deleted")
-	if volumes := w.driver.Volumes(); len(volumes) != 0 {
-		t.Errorf("the driver has %v", volumes)
-	}
+	w.awaitEvent("meanwhile", "ProvisioningFailed", "the volume made is kept until its PersistentVolume can be saved: "+
+		"claim cannot be provisioned: PersistentVolume "+meanwhile+" exists already and is not this claim's")
+	w.wantCalls(1, 0)
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +115,7 @@ func TestVolumeNameIsTaken(t *testing.T) {
 	w.start()
 	w.awaitBound("before")
 	w.awaitBound("meanwhile")
+	w.wantCalls(2, 0)
 	w.settled()
 }
 

@@ -94,6 +94,15 @@ func (r *replica) get(ctx context.Context, path string) (string, error) {
 	return string(body), err
 }
 
+// logged tells whether a process has written a text.
+func logged(r *replica, text string) error {
+	log, err := os.ReadFile(r.Log)
+	if err == nil && !strings.Contains(string(log), text) {
+		err = fmt.Errorf("it has not logged %q", text)
+	}
+	return err
+}
+
 // awaitMetrics waits, as an operation is counted after what it did can be seen.
 func (w *world) awaitMetrics(r *replica, wanted ...string) {
 	w.Helper()

@@ -132,6 +132,10 @@ func (w *world) within(limit time.Duration, what string, check func() error) {
 	}
 }
 
+func gibibyte() corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+}
+
 func (w *world) createClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	claim := &corev1.PersistentVolumeClaim{
@@ -140,7 +144,7 @@ func (w *world) createClaim(name string, change ...func(*corev1.PersistentVolume
 			StorageClassName: &w.name,
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				Requests: gibibyte(),
 			},
 		},
 	}

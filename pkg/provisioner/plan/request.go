@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/accessmodes"
@@ -48,6 +49,11 @@ type Creation struct {
 	// Migrated has the PersistentVolume saved as one of the in-tree plugin that its
 	// class names. Everything here is in the driver's terms.
 	Migrated bool
+	// Began is when the volume was noted to be in the making, zero where the note is
+	// of a version that did not say.
+	Began time.Time
+	// Made is the driver's answer, nil as long as it has not given one that can be used.
+	Made *csi.CreateVolumeResponse
 
 	placed placed
 }

@@ -38,13 +38,40 @@ func Taken(existing *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 // what does not exist.
 func Abandoned(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, template *corev1.PersistentVolume) Remains {
 	switch {
-	case volume != nil && volume.DeletionTimestamp == nil && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == template.Spec.ClaimRef.UID:
+	case volume != nil && savedAs(volume, template):
 		return RemainsSaved
 	case claim != nil && claim.Spec.VolumeName == "":
 		return RemainsWanted
 	default:
 		return RemainsOrphaned
 	}
+}
+
+// savedAs tells whether a PersistentVolume is the one that a template became. One
+// that is being deleted may be that of an earlier try, and its volume made anew since,
+// unless it says that the process that noted the template has saved it.
+func savedAs(volume, template *corev1.PersistentVolume) bool {
+	if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != template.Spec.ClaimRef.UID {
+		return false
+	}
+	saver := savedBy(volume)
+	return volume.DeletionTimestamp == nil || saver != "" && saver == savedBy(template)
+}
+
+func savedBy(volume *corev1.PersistentVolume) string {
+	if volume.Spec.CSI == nil {
+		return ""
+	}
+	return volume.Spec.CSI.VolumeAttributes[identityAttribute]
+}
+
+// MayDeleteUnsaved tells whether a volume whose PersistentVolume the API server
+// refuses may be deleted, as its claim is gone: only where that is what would become
+// of the PersistentVolume, and where no claim of the name, such as one that was
+// restored from a backup, counts on it.
+func MayDeleteUnsaved(template *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	return template.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
+		(claim == nil || claim.Spec.VolumeName != template.Name)
 }
 
 // Remains is what Abandoned decides.

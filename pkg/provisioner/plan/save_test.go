@@ -10,6 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -52,7 +53,16 @@ func TestSaved(t *testing.T) {
 }
 
 func TestAbandoned(t *testing.T) {
-	template := savedVolume("", "nfs.example", "")
+	by := func(volume *corev1.PersistentVolume, process string) *corev1.PersistentVolume {
+		volume.Spec.CSI.VolumeAttributes = map[string]string{identityAttribute: process}
+		return volume
+	}
+	going := func(process string) *corev1.PersistentVolume {
+		volume := by(savedVolume("", "nfs.example", "a"), process)
+		volume.DeletionTimestamp = new(metav1.Now())
+		return volume
+	}
+	template := by(savedVolume("", "nfs.example", ""), "process-1")
 	bound := testClaim(func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "static" })
 	tests := map[string]struct {
 		volume *corev1.PersistentVolume
@@ -65,6 +75,9 @@ func TestAbandoned(t *testing.T) {
 		"claim is gone":                {nil, nil, RemainsOrphaned},
 		"claim has another volume":     {nil, bound, RemainsOrphaned},
 		"another's volume, claim gone": {savedVolume("other", "nfs.example", "b"), nil, RemainsOrphaned},
+		"saved, both deleted":          {going("process-1"), nil, RemainsSaved},
+		"of an earlier try, going":     {going("process-0"), nil, RemainsOrphaned},
+		"of nobody knows who, going":   {going(""), nil, RemainsOrphaned},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,9 +116,13 @@ func TestStoredCreation(t *testing.T) {
 	creation.Fill(Origin{SnapshotOrigin, "team-a", "s"}, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "handle"},
 	}})
+	creation.Began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	data, err := creation.Store()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if began := BeganAt(data); !began.Equal(creation.Began) {
+		t.Errorf("it began at %s, want %s", began, creation.Began)
 	}
 	got, err := RestoreCreation(data)
 	if err != nil {
@@ -125,15 +142,76 @@ func TestStoredCreation(t *testing.T) {
 		t.Errorf("size %s, want %s", size.String(), wantSize.String())
 	}
 	volume.Spec.Capacity = want.Spec.Capacity
-	if !reflect.DeepEqual(volume, want) || !proto.Equal(got.Request, creation.Request) || *got.Secret != *creation.Secret || *got.Origin != *creation.Origin {
+	if !reflect.DeepEqual(volume, want) || !proto.Equal(got.Request, creation.Request) || *got.Secret != *creation.Secret || *got.Origin != *creation.Origin ||
+		!got.Began.Equal(creation.Began) || got.Made != nil || got.Handle() != "" {
 		t.Errorf("got  %v\nwant %v", got, creation)
 	}
 	if _, err := creation.Volume(&csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "a"}}); !errors.Is(err, ErrResponse) {
 		t.Errorf("an empty volume in place of a restored one: %v", err)
 	}
-	for _, broken := range []string{"", "{}", "null", `{"request":{}}`, `{"request":{"name":"a"},"volume":{}}`} {
+	for _, broken := range []string{"", "{}", "null", strings.Replace(string(data), `{"request"`, `{"made":{"volume":7},"request"`, 1), `{"request":{}}`, `{"request":{"name":"a"},"volume":{}}`} {
 		if _, err := RestoreCreation([]byte(broken)); err == nil {
 			t.Errorf("%q was taken for a stored volume", broken)
+		}
+	}
+}
+
+func TestStoredAnswer(t *testing.T) {
+	creation, err := NewCreation(testOptions(), testClaim(), testClass(nil), "pvc-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	creation.Made = &csi.CreateVolumeResponse{Volume: &csi.Volume{
+		VolumeId: "a", CapacityBytes: 1 << 30, VolumeContext: map[string]string{"server": "s"},
+		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{"zone": "z"}}},
+	}}
+	data, err := creation.Store()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := RestoreCreation(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(got.Made, creation.Made) || got.Handle() != "a" {
+		t.Errorf("got %v, want %v", got.Made, creation.Made)
+	}
+}
+
+// The journal of a version that noted neither age nor answer.
+func TestStoredByAnEarlierVersion(t *testing.T) {
+	data := []byte(`{"request":{"name":"pvc-1"},"volume":{"metadata":{"name":"pvc-1"},"spec":{"csi":{"driver":"d","volumeHandle":""},"claimRef":{"uid":"u"}}}}`)
+	got, err := RestoreCreation(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.Began.IsZero() || got.Since() != "unknown" || got.Made != nil || !BeganAt(data).IsZero() {
+		t.Errorf("began %s, since %s, made %v", got.Began, got.Since(), got.Made)
+	}
+}
+
+func TestMayDeleteUnsaved(t *testing.T) {
+	retained := savedVolume("", "nfs.example", "")
+	retained.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	volume := savedVolume("", "nfs.example", "")
+	volume.Name, retained.Name = "pvc-1", "pvc-1"
+	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	bound := func(name string) *corev1.PersistentVolumeClaim {
+		return testClaim(func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = name })
+	}
+	for name, test := range map[string]struct {
+		template *corev1.PersistentVolume
+		claim    *corev1.PersistentVolumeClaim
+		want     bool
+	}{
+		"claim gone":                  {volume, nil, true},
+		"claim has another volume":    {volume, bound("static"), true},
+		"a new claim of the name":     {volume, testClaim(), true},
+		"a claim is to have this one": {volume, bound(volume.Name), false},
+		"to be retained":              {retained, nil, false},
+	} {
+		if got := MayDeleteUnsaved(test.template, test.claim); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -19,6 +20,8 @@ type stored struct {
 	Origin   *Origin                  `json:"origin,omitempty"`
 	Topology bool                     `json:"topology,omitempty"`
 	Migrated bool                     `json:"migrated,omitempty"`
+	Began    time.Time                `json:"began,omitzero"`
+	Made     json.RawMessage          `json:"made,omitempty"`
 }
 
 // Store is the Creation for RestoreCreation.
@@ -27,9 +30,16 @@ func (c *Creation) Store() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store volume %s: %w", c.Request.GetName(), err)
 	}
-	return json.Marshal(stored{
+	to := stored{
 		Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin, Topology: c.placed.topology, Migrated: c.Migrated,
-	})
+		Began: c.Began,
+	}
+	if c.Made != nil {
+		if to.Made, err = protojson.Marshal(c.Made); err != nil {
+			return nil, fmt.Errorf("store what was made of volume %s: %w", c.Request.GetName(), err)
+		}
+	}
+	return json.Marshal(to)
 }
 
 // RestoreCreation is what Store was given.
@@ -46,10 +56,39 @@ func RestoreCreation(data []byte) (*Creation, error) {
 	if from.Template == nil || from.Template.Spec.CSI == nil || from.Template.Spec.ClaimRef == nil || request.GetName() == "" {
 		return nil, errors.New("it is not a stored volume")
 	}
-	return &Creation{
+	creation := &Creation{
 		Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin, Migrated: from.Migrated,
 		SecretNamedBy: "the StorageClass as it was",
 		// There may be no claim any longer that could be scheduled again.
 		placed: placed{topology: from.Topology},
-	}, nil
+		Began:  from.Began,
+	}
+	if from.Made != nil {
+		creation.Made = &csi.CreateVolumeResponse{}
+		if err := protojson.Unmarshal(from.Made, creation.Made); err != nil {
+			return nil, err
+		}
+	}
+	return creation, nil
+}
+
+// BeganAt is when the making of what Store was given was noted, zero where it does
+// not say.
+func BeganAt(data []byte) time.Time {
+	var from struct{ Began time.Time }
+	if err := json.Unmarshal(data, &from); err != nil {
+		return time.Time{}
+	}
+	return from.Began
+}
+
+// Handle is the driver's name of the volume, empty as long as it has not said.
+func (c *Creation) Handle() string { return c.Made.GetVolume().GetVolumeId() }
+
+// Since is when the making of the volume was noted, for people.
+func (c *Creation) Since() string {
+	if c.Began.IsZero() {
+		return "unknown"
+	}
+	return c.Began.Format(time.RFC3339)
 }
