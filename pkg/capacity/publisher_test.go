@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -20,10 +24,12 @@ import (
 
 const patience = 20 * time.Second
 
-// driver has the same room everywhere.
+// driver has the same room everywhere, but where rooms says otherwise.
 type driver struct {
 	mu       sync.Mutex
 	room     int64
+	rooms    map[string]int64 // by zone
+	largest  int64
 	fails    error
 	requests []*csi.GetCapacityRequest
 }
@@ -32,7 +38,14 @@ func (d *driver) GetCapacity(_ context.Context, request *csi.GetCapacityRequest)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.requests = append(d.requests, request)
-	return &csi.GetCapacityResponse{AvailableCapacity: d.room}, d.fails
+	response := &csi.GetCapacityResponse{AvailableCapacity: d.room}
+	if room, found := d.rooms[request.GetAccessibleTopology().GetSegments()["zone"]]; found {
+		response.AvailableCapacity = room
+	}
+	if d.largest > 0 {
+		response.MaximumVolumeSize = wrapperspb.Int64(d.largest)
+	}
+	return response, d.fails
 }
 
 func (d *driver) set(room int64, fails error) {
@@ -50,7 +63,12 @@ type world struct {
 
 func newWorld(t *testing.T, topology bool, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{T: t, client: fake.NewClientset(objects...), driver: &driver{room: 100}}
+	return newWorldOf(t, &driver{room: 100}, topology, objects...)
+}
+
+func newWorldOf(t *testing.T, driver *driver, topology bool, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{T: t, client: fake.NewClientset(objects...), driver: driver}
 	var err error
 	w.publisher, err = New(Config{
 		Client: w.client, Driver: w.driver, DriverName: driverName, Namespace: "ns", Topology: topology,
@@ -73,7 +91,7 @@ func newWorld(t *testing.T, topology bool, objects ...runtime.Object) *world {
 	return w
 }
 
-// await waits for exactly these objects: class, segment, bytes.
+// await waits until the driver's objects are exactly these: class, segment, bytes.
 func (w *world) await(want ...string) []storagev1.CSIStorageCapacity {
 	w.Helper()
 	deadline := time.Now().Add(patience)
@@ -83,17 +101,18 @@ func (w *world) await(want ...string) []storagev1.CSIStorageCapacity {
 			w.Fatal(err)
 		}
 		found := map[string]bool{}
-		for _, o := range list.Items {
+		items := slices.DeleteFunc(list.Items, func(o storagev1.CSIStorageCapacity) bool { return o.Labels[driverLabel] != driverName })
+		for _, o := range items {
 			if t, ok := targetOf(&o); ok && o.Capacity != nil {
 				found[t.key()+"="+o.Capacity.String()] = true
 			}
 		}
-		missing := len(list.Items) != len(want)
+		missing := len(items) != len(want)
 		for _, w := range want {
 			missing = missing || !found[w]
 		}
 		if !missing {
-			return list.Items
+			return items
 		}
 		if time.Now().After(deadline) {
 			w.Fatalf("published are %v, want %v", found, want)
@@ -174,21 +193,29 @@ func TestPublishedForEachSegment(t *testing.T) {
 	// is another driver's.
 	foreign := object("foreign", "late", in(nil))
 	foreign.Labels[driverLabel] = "other.example"
-	foreign.Capacity = nil
-	w := newWorld(t, true, append(append(zoned("n-a", "a"), zoned("n-b", "b")...), late(),
+	foreign.Capacity = resource.NewQuantity(1, resource.BinarySI)
+	driver := &driver{rooms: map[string]int64{"a": 7, "b": 9}, largest: 5, fails: errors.New("away")}
+	w := newWorldOf(t, driver, true, append(append(zoned("n-a", "a"), zoned("n-b", "b")...), late(),
 		object("kept", "late", in(map[string]string{"zone": "a"})), object("old", "late", in(map[string]string{"zone": "z"})), foreign)...)
-	w.driver.set(0, errors.New("away"))
-	w.driver.set(7, nil)
+	w.driver.set(0, nil)
+	for _, published := range w.await("late/zone=a=7", "late/zone=b=9") {
+		if largest := published.MaximumVolumeSize; largest == nil || largest.Value() != 5 {
+			t.Errorf("the largest volume of %s is %v", published.Name, largest)
+		}
+	}
 	w.awaitMetrics(map[string]float64{
 		"csistoragecapacities_desired_goal":    2,
 		"csistoragecapacities_desired_current": 2,
 		"csistoragecapacities_obsolete":        0,
 	})
 	objects := w.client.StorageV1().CSIStorageCapacities("ns")
-	for name, want := range map[string]bool{"kept": true, "foreign": true, "old": false} {
-		if _, err := objects.Get(t.Context(), name, metav1.GetOptions{}); (err == nil) != want {
-			t.Errorf("%s: %v", name, err)
+	for name, want := range map[string]int64{"kept": 7, "foreign": 1} {
+		if got, err := objects.Get(t.Context(), name, metav1.GetOptions{}); err != nil || got.Capacity.Value() != want {
+			t.Errorf("%s has %v, %v, want %d", name, got, err, want)
 		}
+	}
+	if _, err := objects.Get(t.Context(), "old", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a segment that is no more is still published: %v", err)
 	}
 }
 
