@@ -1,11 +1,14 @@
 package integration
 
 import (
+	"cmp"
 	"context"
+	"debug/buildinfo"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -32,13 +35,11 @@ const (
 	killClaims = 300
 )
 
-// startRace runs csi-provisioner with the race detector, if it was built.
+// startRace runs csi-provisioner with the race detector. Faults are worth a test also
+// without: TestRacesWouldBeSeen says whether they were tested for races.
 func (w *world) startRace(args ...string) *replica {
 	w.Helper()
-	program := os.Getenv(raceEnv)
-	if program == "" {
-		program = os.Getenv(provisionerEnv)
-	}
+	program := cmp.Or(os.Getenv(raceEnv), os.Getenv(provisionerEnv))
 	r := w.startProgram(program, append([]string{"-v=2", "--retry-interval-max=1s", "--timeout=5s"}, args...)...)
 	w.Cleanup(func() {
 		if log, err := os.ReadFile(r.Log); err != nil || strings.Contains(string(log), "DATA RACE") {
@@ -46,6 +47,27 @@ func (w *world) startRace(args ...string) *replica {
 		}
 	})
 	return r
+}
+
+// detectsRaces tells whether a program was built with the race detector.
+func detectsRaces(program string) (bool, error) {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return false, err
+	}
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}), nil
+}
+
+// A program without the detector has no data races in its log, whatever it does.
+func TestRacesWouldBeSeen(t *testing.T) {
+	build(t)
+	program := os.Getenv(raceEnv)
+	if program == "" {
+		t.Skipf("%s is not set: data races of csi-provisioner go unseen", raceEnv)
+	}
+	if detects, err := detectsRaces(program); err != nil || !detects {
+		t.Errorf("%s=%s was built without -race (%v): its data races go unseen", raceEnv, program, err)
+	}
 }
 
 // fickle takes its time, and fails now and then with the volume made all the same.
