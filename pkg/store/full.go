@@ -108,11 +108,10 @@ func (d *deletion) endInPlace(ctx context.Context, at place) error {
 
 // empty removes all that is in a directory.
 func empty(ctx context.Context, dir *os.Root, workers int) error {
-	entries, err := fs.ReadDir(dir.FS(), ".")
-	for _, e := range entries {
-		if err == nil {
-			_, err = tree.Remove(ctx, dir, e.Name(), workers)
-		}
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
 	}
-	return err
+	_, err = tree.Removal{Workers: workers}.Empty(ctx, f)
+	return errors.Join(err, f.Close())
 }

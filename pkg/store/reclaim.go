@@ -240,13 +240,15 @@ func (r *reclaimer) pass(export volume.Export, work *reclaiming) (removed int64,
 }
 
 func (r *reclaimer) removeAll(export volume.Export, cat *catalog.Catalog, names []string) (removed int64, failed error) {
-	watch := tree.Watch{
-		Before: newPace(r.rate).wait,
-		Found:  func(n int64) { r.count(export, func(b *Backlog) { b.Entries += n }) },
+	pace := newPace(r.rate)
+	removal := tree.Removal{
+		Workers: r.workers,
+		Before:  func(ctx context.Context, _ int64) error { return pace.wait(ctx) },
+		Found:   func(n int64) { r.count(export, func(b *Backlog) { b.Entries += n }) },
 	}
 	r.count(export, func(b *Backlog) { b.Trees = int64(len(names)) })
 	for _, name := range names {
-		n, err := tree.RemoveWatched(r.ctx, cat.Meta(), name, r.workers, watch)
+		n, err := r.removeOne(removal, cat, name)
 		removed += n
 		failed = errors.Join(failed, err)
 		r.count(export, func(b *Backlog) {
@@ -257,4 +259,13 @@ func (r *reclaimer) removeAll(export volume.Export, cat *catalog.Catalog, names 
 		})
 	}
 	return removed, failed
+}
+
+func (r *reclaimer) removeOne(removal tree.Removal, cat *catalog.Catalog, name string) (int64, error) {
+	dir, err := cat.Meta().Open(path.Dir(name))
+	if err != nil {
+		return 0, err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	return removal.Remove(r.ctx, dir, path.Base(name))
 }

@@ -3,198 +3,175 @@
 package tree
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
+	"path"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// batch is how many names of a directory are read before they are removed:
-	// a directory may have millions.
-	batch = 1024
-	// maxRounds bounds how often a directory is read again because it was not
-	// empty in the end: reading while removing may skip entries, but more rounds
-	// than this mean that somebody is still writing into it.
-	maxRounds = 32
-)
-
-// Remove removes name in parent and all that is below it with up to workers
-// removals at a time, and returns how many entries went. It follows no symlink,
-// in no component: every directory is opened from its parent and stays within
-// it, whatever is put in its place meanwhile. Entries that are gone already,
-// also name itself, are no error. When ctx ends it stops between entries.
-func Remove(ctx context.Context, parent *os.Root, name string, workers int) (int64, error) {
-	return RemoveWatched(ctx, parent, name, workers, Watch{})
-}
-
-// Watch is told of a removal while it goes on, by several goroutines at a time.
-// Either may be nil.
-type Watch struct {
-	// Before is called before each removal; an error ends it all.
-	Before func(context.Context) error
-	// Found is called with how many more entries are known to be there, which is
-	// negative when some are gone.
+// Removal removes trees that others may still change. Its memory and descriptors
+// do not grow with the depth of a tree or the width of a directory.
+//
+// It follows no symlink and enters no other file system: every directory is opened
+// from its parent. What a mode forbids, it allows its owner (u+rwx) and tries again.
+type Removal struct {
+	// Workers is how many directories are emptied at a time.
+	Workers int
+	// Before is optional. It is called before each change, by several goroutines at
+	// a time, with how many the removal has made so far; an error ends the removal
+	// and is returned.
+	Before func(ctx context.Context, changes int64) error
+	// Found is optional. It is told how many more entries are known to be there,
+	// which is negative when some are gone.
 	Found func(n int64)
 }
 
-// RemoveWatched is Remove with somebody who watches it.
-func RemoveWatched(ctx context.Context, parent *os.Root, name string, workers int, watch Watch) (int64, error) {
-	r := &remover{slots: make(chan struct{}, max(workers-1, 0)), watch: watch}
-	info, err := parent.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+// ErrWritten is the Err of a LeftError when a directory is filled by others as
+// fast as it is emptied.
+var ErrWritten = errors.New("it is still written to")
+
+// ErrMountPoint is the Err of a LeftError when another file system is mounted in
+// the tree.
+var ErrMountPoint = errors.New("another file system is mounted there")
+
+// LeftError says that some of a tree could not be removed; the rest is gone.
+type LeftError struct {
+	// Path of one of the entries left, from the name of the tree on.
+	Path string
+	// Err is why: ErrWritten, ErrMountPoint or what the server said.
+	Err error
+}
+
+func (e *LeftError) Error() string { return e.Path + ": " + e.Err.Error() }
+
+// Unwrap returns why.
+func (e *LeftError) Unwrap() error { return e.Err }
+
+// Remove removes name, which has no slash, in parent with all that is below it, and
+// returns how many entries went. That name, or anything below it, is gone already
+// is no error.
+//
+// Errors: *LeftError; that of Before; context.Cause when ctx ends.
+func (r Removal) Remove(ctx context.Context, parent *os.File, name string) (removed int64, err error) {
+	return r.run(ctx, name, parent, func(ctx context.Context, w *remover, holder *directory) {
+		w.found(1)
+		if _, err := w.unlink(ctx, holder, name, 0); errors.Is(err, unix.EISDIR) {
+			w.directory(ctx, holder, name)
+		}
+	})
+}
+
+// Empty removes all that dir holds, as Remove does, and leaves dir.
+func (r Removal) Empty(ctx context.Context, dir *os.File) (removed int64, err error) {
+	return r.run(ctx, dir.Name(), dir, func(ctx context.Context, w *remover, d *directory) {
+		d.base = newBase(d)
+		w.empty(ctx, d)
+	})
+}
+
+// Remove is Removal.Remove for a path below root.
+func Remove(ctx context.Context, root *os.Root, name string, workers int) (int64, error) {
+	dir, err := root.Open(path.Dir(name))
+	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
-	if err == nil {
-		r.found(1)
-		err = r.remove(ctx, parent, name, info.IsDir())
-		r.found(-r.pending.Load()) // whatever is left is found again
-	}
 	if err != nil {
-		return r.removed.Load(), fmt.Errorf("remove %s: %w", name, err)
+		return 0, fmt.Errorf("remove %s: %w", name, err)
 	}
-	return r.removed.Load(), nil
+	defer dir.Close() //nolint:errcheck // only read
+	return Removal{Workers: workers}.Remove(ctx, dir, path.Base(name))
 }
 
+func (r Removal) run(ctx context.Context, name string, in *os.File, do func(context.Context, *remover, *directory)) (removed int64, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	w := &remover{Removal: r, fail: stop, slots: make(chan struct{}, max(r.Workers-1, 0))}
+	st, err := statFD(int(in.Fd()), in.Name())
+	if err != nil {
+		return 0, err
+	}
+	w.dev = st.Dev
+	if ctx.Err() == nil {
+		do(ctx, w, &directory{fd: int(in.Fd())})
+	}
+	w.found(-w.pending.Load()) // whatever is left is found again
+	err = context.Cause(ctx)
+	if err == nil && w.left != nil {
+		err = w.left
+	}
+	if err != nil {
+		err = fmt.Errorf("remove %s: %w", name, err)
+	}
+	return w.removed.Load(), err
+}
+
+// remover is a Removal at work on a tree.
 type remover struct {
+	Removal
+	// fail ends the removal.
+	fail func(error)
 	// slots are the workers beside the calling goroutine.
-	slots   chan struct{}
-	removed atomic.Int64
-	pending atomic.Int64
-	watch   Watch
+	slots chan struct{}
+	dev   uint64 // of the file system that the tree is in
+
+	removed, changes, pending atomic.Int64
+
+	mu   sync.Mutex
+	left *LeftError
 }
 
-func (r *remover) found(n int64) {
-	r.pending.Add(n)
-	if r.watch.Found != nil {
-		r.watch.Found(n)
-	}
-}
-
-func (r *remover) remove(ctx context.Context, parent *os.Root, name string, isDir bool) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if isDir {
-		return r.directory(ctx, parent, name)
-	}
-	return r.entry(ctx, parent, name)
-}
-
-func (r *remover) entry(ctx context.Context, parent *os.Root, name string) error {
-	if r.watch.Before != nil {
-		if err := r.watch.Before(ctx); err != nil {
-			return err
-		}
-	}
-	err := parent.Remove(name)
-	if err == nil {
-		r.removed.Add(1)
-		r.found(-1)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-func (r *remover) directory(ctx context.Context, parent *os.Root, name string) error {
-	err := r.emptied(ctx, parent, name)
-	if isGone(err) {
-		// Another controller removes it too, and was faster.
-		if _, statErr := parent.Lstat(name); errors.Is(statErr, fs.ErrNotExist) {
-			return nil
-		}
-	}
-	return err
-}
-
-func (r *remover) emptied(ctx context.Context, parent *os.Root, name string) error {
-	dir, err := parent.OpenRoot(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	for range maxRounds {
-		if err = r.content(ctx, dir); err != nil {
-			return err
-		}
-		if err = r.entry(ctx, parent, name); !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-	}
-	return err
-}
-
-// content removes what the directory holds, as far as one reading of it shows.
-func (r *remover) content(ctx context.Context, dir *os.Root) error {
-	f, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.listed(ctx, dir, f), f.Close())
-}
-
-func (r *remover) listed(ctx context.Context, dir *os.Root, f *os.File) error {
-	for {
-		entries, readErr := f.ReadDir(batch)
-		r.found(int64(len(entries)))
-		if err := r.all(ctx, dir, entries); err != nil {
-			return err
-		}
-		// Gone is a directory that another controller empties too.
-		if errors.Is(readErr, io.EOF) || errors.Is(readErr, fs.ErrNotExist) {
-			return nil
-		}
-		if readErr != nil {
-			return readErr
-		}
+func (w *remover) found(n int64) {
+	w.pending.Add(n)
+	if w.Found != nil {
+		w.Found(n)
 	}
 }
 
-// all removes the entries: a directory by a free worker if there is one, and by
-// this goroutine if there is none, so that nested directories cannot use up the
-// workers while waiting for each other. What is no directory is removed right
-// here: unlink(2) holds its directory locked until the server has answered, and
-// others would only wait.
-func (r *remover) all(ctx context.Context, dir *os.Root, entries []fs.DirEntry) error {
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		first error
-	)
-	one := func(e fs.DirEntry) {
-		if err := r.remove(ctx, dir, e.Name(), e.IsDir()); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			first = cmp.Or(first, err)
+// leave notes that an entry stays. That somebody writes is said only where
+// nothing else is wrong.
+func (w *remover) leave(d *directory, name string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left == nil || errors.Is(w.left.Err, ErrWritten) && !errors.Is(err, ErrWritten) {
+		w.left = &LeftError{Path: path.Join(d.path(), name), Err: err}
+	}
+}
+
+// trouble sorts out why an entry of d could not be removed: because it is gone
+// after all, which is true, because of the server, which ends the removal, or
+// because of the entry, which is left.
+func (w *remover) trouble(d *directory, name string, err error) (gone bool) {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return true
+	case errors.Is(err, unix.ESTALE) && d.gone():
+		return true // another controller removes the tree too, and was faster
+	}
+	for _, server := range []error{unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
+		if errors.Is(err, server) {
+			w.fail(fmt.Errorf("%s: %w", path.Join(d.path(), name), err))
+			return false
 		}
 	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			one(e)
-			continue
-		}
-		select {
-		case r.slots <- struct{}{}:
-			wg.Go(func() {
-				defer func() { <-r.slots }()
-				one(e)
-			})
-		default:
-			one(e)
+	w.leave(d, name, err)
+	return false
+}
+
+// before is called before a change.
+func (w *remover) before(ctx context.Context) (goOn bool) {
+	if ctx.Err() != nil {
+		return false
+	}
+	if w.Before != nil {
+		if err := w.Before(ctx, w.changes.Load()); err != nil {
+			w.fail(err)
+			return false
 		}
 	}
-	wg.Wait()
-	return first
+	return true
 }

@@ -2,37 +2,61 @@ package tree
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
-// Two controllers empty one trash: what the other one has removed is no error,
-// however the kernel says that it is gone. What only seems to be gone is one.
+// Two controllers empty one trash: what the other one has removed is no error.
 func TestRemoveTogether(t *testing.T) {
-	for _, says := range []error{unix.ENOENT, unix.ESTALE} {
-		for _, gone := range []bool{true, false} {
-			dir := t.TempDir()
-			if err := os.MkdirAll(filepath.Join(dir, "tree/a/b"), 0o700); err != nil {
-				t.Fatal(err)
+	r, dir := quick(t, testDir{"tree": wideAndDeep(3, 4)})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if _, err := Remove(t.Context(), r, "tree", 2); err != nil {
+				t.Error(err)
 			}
-			root, err := os.OpenRoot(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = RemoveWatched(t.Context(), root, "tree", 1, Watch{Before: func(context.Context) error {
-				if gone {
-					return errors.Join(says, os.RemoveAll(filepath.Join(dir, "tree")))
-				}
-				return says
-			}})
-			if want := !gone; (err != nil) != want || want && !errors.Is(err, says) {
-				t.Errorf("%v, gone %v: %v", says, gone, err)
-			}
-			root.Close()
+		})
+	}
+	wg.Wait()
+	if _, err := os.Lstat(filepath.Join(dir, "tree")); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// wideAndDeep has directories in directories, and more levels than are emptied in
+// their place.
+func wideAndDeep(width, levels int) testDir {
+	d := testDir{}
+	for i := range 2 * maxDepth {
+		d = testDir{"d": d, "f": nil}
+		if i%10 == 0 {
+			d["e"] = testDir{}
 		}
+	}
+	for range levels {
+		level := testDir{"f": nil}
+		for i := range width {
+			level[string(rune('a'+i))] = d
+		}
+		d = level
+	}
+	return d
+}
+
+// All of it goes while it is being removed.
+func TestRemoveWhatGoes(t *testing.T) {
+	r, dir := quick(t, testDir{"tree": testDir{"a": testDir{"b": testDir{"c": nil}}, "d": testDir{"e": nil}}})
+	in, err := r.Open(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	_, err = Removal{Workers: 1, Before: func(context.Context, int64) error {
+		return os.RemoveAll(filepath.Join(dir, "tree"))
+	}}.Remove(t.Context(), in, "tree")
+	if err != nil {
+		t.Error(err)
 	}
 }

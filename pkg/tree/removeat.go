@@ -1,0 +1,147 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+//nolint:gochecknoglobals // a pool is shared by all
+var pieces = sync.Pool{New: func() any {
+	b := make([]byte, pieceSize)
+	return &b
+}}
+
+// pieceSize is how many bytes of a directory's listing are in memory at a time:
+// some hundred entries, for each directory that is open.
+const pieceSize = 16 << 10
+
+// open opens a directory of d if it is of the same file system. It does not wait
+// for anybody, whatever has been put in its place.
+func (w *remover) open(d *directory, name string) (*directory, error) {
+	fd := -1
+	err := d.allowed(name, func() (err error) {
+		fd, err = openAt(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	sub := &directory{fd: fd, name: name, up: d, depth: d.depth + 1}
+	st, err := statFD(fd, name)
+	if err == nil && st.Dev != w.dev {
+		err = ErrMountPoint
+	}
+	if err != nil {
+		sub.close()
+		return nil, err
+	}
+	sub.ino = st.Ino
+	return sub, nil
+}
+
+func (d *directory) close() { _ = unix.Close(d.fd) } // only read
+
+// rewind makes the next listing begin anew.
+func (d *directory) rewind() error {
+	_, err := unix.Seek(d.fd, 0, 0)
+	return err
+}
+
+// unlink removes an entry of d that is no directory or, with AT_REMOVEDIR, is an
+// empty one. An error that is returned says what it is instead, and is nobody's
+// yet; all others are taken care of.
+func (w *remover) unlink(ctx context.Context, d *directory, name string, flags int) (gone bool, err error) {
+	if !w.before(ctx) {
+		return false, nil
+	}
+	err = d.allowed("", func() error {
+		return restarted(func() error { return unix.Unlinkat(d.fd, name, flags) })
+	})
+	switch {
+	case err == nil:
+		w.changes.Add(1)
+		w.removed.Add(1)
+		w.found(-1)
+		return true, nil
+	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+		return false, err
+	}
+	return w.trouble(d, name, &os.PathError{Op: "remove", Path: name, Err: err}), nil
+}
+
+// move moves a directory of d to the base.
+func (w *remover) move(ctx context.Context, d *directory, name string) error {
+	if !w.before(ctx) {
+		return ctx.Err()
+	}
+	b := d.base
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	to := b.nameOf(b.moved)
+	err := d.allowed(name, func() error {
+		return b.dir.allowed("", func() error {
+			return restarted(func() error { return unix.Renameat(d.fd, name, b.dir.fd, to) })
+		})
+	})
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: name, New: to, Err: err}
+	}
+	w.changes.Add(1)
+	b.moved++
+	return nil
+}
+
+// allowed does what the server may refuse because of the mode of the directory or,
+// where a name is given, of that entry of it, and does it again once the owner may.
+func (d *directory) allowed(name string, do func() error) error {
+	err := do()
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	changed := d.unlock()
+	if name != "" && unlockAt(d.fd, name) == nil {
+		changed = true
+	}
+	if changed {
+		err = do()
+	}
+	return err
+}
+
+// unlock lets the owner use the directory, unless it is not of the tree.
+func (d *directory) unlock() bool {
+	d.unlocking.Do(func() {
+		if d.base == nil {
+			return
+		}
+		st, err := statFD(d.fd, d.name)
+		d.unlocked = err == nil && st.Mode&ownerAll != ownerAll && unix.Fchmod(d.fd, st.Mode&modeBits|ownerAll) == nil
+	})
+	return d.unlocked
+}
+
+// unlockAt lets the owner use a directory that it may not even open.
+func unlockAt(dir int, name string) error {
+	fd, err := openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // only a name
+	st, err := statFD(fd, name)
+	if err != nil || st.Mode&ownerAll == ownerAll {
+		return errors.Join(err, fs.ErrPermission)
+	}
+	// fchmod(2) takes no O_PATH descriptor, and fchmodat2(2) is of Linux 6.6.
+	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), st.Mode&modeBits|ownerAll)
+}
+
+const (
+	ownerAll = 0o700
+	modeBits = permBits | specialBits
+)
