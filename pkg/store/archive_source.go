@@ -80,9 +80,22 @@ func mayBeArchive(cat *catalog.Catalog, id volume.SnapshotID) error {
 
 func (a *tarball) close() { a.file.Close() } //nolint:errcheck // only opened to read
 
-func (a *tarball) extract(ctx context.Context, to *os.Root, p *tree.Progress) error {
-	var r io.Reader = a.file
-	return tree.Extract(ctx, r, a.compressed, to, p)
+func (a *tarball) extract(ctx context.Context, to *os.Root, opts tree.CopyOptions) error {
+	return tree.Extract(ctx, &pausing{ctx, a.file, opts.Pause}, a.compressed, to, opts.Progress)
+}
+
+// pausing pauses before each read.
+type pausing struct {
+	ctx   context.Context //nolint:containedctx // io.Reader has no other way
+	r     io.Reader
+	pause func(context.Context) error
+}
+
+func (p *pausing) Read(b []byte) (int, error) {
+	if err := p.pause(p.ctx); err != nil {
+		return 0, err
+	}
+	return p.r.Read(b)
 }
 
 // findArchive describes a snapshot of csi-driver-nfs, of which only the archive

@@ -11,7 +11,6 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
-	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -28,10 +27,11 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	if err != nil {
 		return Created{}, err
 	}
-	made, err := runJob(ctx, s, k, []volume.Export{req.Source.export()}, id.Name, want, func(ctx context.Context, p *tree.Progress) (made Created, err error) {
+	job := jobRequest{key: k, want: want, from: []volume.Export{req.Source.export()}, source: req.Source.volume(), owner: id.Name}
+	made, err := runJob(ctx, s, job, func(ctx context.Context, t task) (made Created, err error) {
 		err = s.alone(ctx, k, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
-				made, err = s.createCopy(ctx, h, cat, k, want, req, p)
+				made, err = s.createCopy(ctx, h, cat, k, want, req, t)
 				return err
 			})
 		})
@@ -48,7 +48,7 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	return made, nil
 }
 
-func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Catalog, k key, want catalog.Record, req CreateRequest, p *tree.Progress) (Created, error) {
+func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Catalog, k key, want catalog.Record, req CreateRequest, t task) (Created, error) {
 	have, found, err := findWhole(h.Root(), cat, want, req.Size)
 	if err != nil {
 		return Created{}, err
@@ -81,7 +81,7 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 		op, err = s.beginOperation(ctx, cat, k, catalog.SnapshotData)
 	}
 	if err == nil {
-		err = s.makeCopy(ctx, h.Root(), cat, op, from, want, p)
+		err = s.makeCopy(ctx, h.Root(), cat, op, from, want, t)
 	}
 	if err != nil {
 		if op != nil && ctx.Err() == nil {
@@ -158,7 +158,7 @@ func (c *content) choose(size SizeRange) (int64, error) {
 	return c.capacity, nil
 }
 
-func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalog, op *operation, from *content, want catalog.Record, p *tree.Progress) error {
+func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalog, op *operation, from *content, want catalog.Record, t task) error {
 	there, _, err := directoryNow(root, want.SubDir)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 		if err := s.step(ctx, "copy"); err != nil {
 			return err
 		}
-		if err := s.fillVolume(ctx, op, from, want, p); err != nil {
+		if err := s.fillVolume(ctx, op, from, want, t); err != nil {
 			return err
 		}
 		if err := s.step(ctx, "put copy in its place"); err != nil {
@@ -201,7 +201,7 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 
 // fillVolume copies the content and gives its directory the owner and mode that
 // the class asks for; what it does not say stays as it is in the source.
-func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, want catalog.Record, p *tree.Progress) error {
+func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, want catalog.Record, t task) error {
 	data, err := op.openData()
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, wa
 			return err
 		}
 	}
-	if err := op.fill(ctx, from, s.cfg.CopyWorkers, p); err != nil {
+	if err := op.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
 		return err
 	}
 	if err := own(data, want); err != nil || want.Mode == 0 {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
-	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -64,10 +63,12 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 	}
 	k, options := groupKey(id), s.options(id.Export, req.MountOptions)
 	want := catalog.Record{Name: req.Name, SubDir: dir, Source: sourcesOf(req.Sources)}
-	made, err := runJob(ctx, s, k, exportsOf(req.Sources), dir, want, func(ctx context.Context, p *tree.Progress) (made Group, err error) {
+	first := Source{Volume: &req.Sources[0].ID}
+	job := jobRequest{key: k, want: want, from: exportsOf(req.Sources), source: first.volume(), owner: dir}
+	made, err := runJob(ctx, s, job, func(ctx context.Context, t task) (made Group, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
-				made, err = s.createGroup(ctx, h, cat, id, req, p)
+				made, err = s.createGroup(ctx, h, cat, id, req, t)
 				return err
 			})
 		})

@@ -25,7 +25,7 @@ type groupCopy struct {
 	op    *operation
 }
 
-func (s *Store) createGroup(ctx context.Context, h *share.Handle, cat *catalog.Catalog, id volume.GroupID, req GroupRequest, p *tree.Progress) (Group, error) {
+func (s *Store) createGroup(ctx context.Context, h *share.Handle, cat *catalog.Catalog, id volume.GroupID, req GroupRequest, t task) (Group, error) {
 	if have, err := sameGroup(cat, id, req.Sources); !errors.Is(err, fs.ErrNotExist) {
 		return have, err
 	}
@@ -39,7 +39,7 @@ func (s *Store) createGroup(ctx context.Context, h *share.Handle, cat *catalog.C
 		return Group{}, err
 	}
 	g.op = op
-	if err := g.take(ctx, p); err != nil {
+	if err := g.take(ctx, t); err != nil {
 		if ctx.Err() == nil {
 			err = errors.Join(err, op.end(ctx))
 		}
@@ -77,9 +77,9 @@ func (g *groupCopy) open(ctx context.Context, h *share.Handle) error {
 	return nil
 }
 
-func (g *groupCopy) take(ctx context.Context, p *tree.Progress) error {
+func (g *groupCopy) take(ctx context.Context, t task) error {
 	rec := catalog.Group{Name: g.req.Name, ID: g.id.String(), Created: time.Now().UTC()}
-	if err := g.fill(ctx, &rec, p); err != nil {
+	if err := g.fill(ctx, &rec, t); err != nil {
 		if g.op.taken(err) {
 			err = errTaken
 		}
@@ -102,12 +102,12 @@ func (g *groupCopy) take(ctx context.Context, p *tree.Progress) error {
 }
 
 // fill copies one member after the other and notes them in the group's record.
-func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, p *tree.Progress) error {
+func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, t task) error {
 	defer g.op.keepAlive(ctx)()
 	for i, source := range g.req.Sources {
 		member := volume.SnapshotID{Export: g.id.Export, Group: g.id.Name, Name: strconv.Itoa(i + 1), Source: source.Name}
 		snap := catalog.Snapshot{Name: g.req.Name, ID: member.String(), SourceID: source.Text, Capacity: g.from[i].capacity, Created: rec.Created}
-		if err := g.member(ctx, i, member.Name, &snap, p.Part(i+1, len(g.req.Sources))); err != nil {
+		if err := g.member(ctx, i, member.Name, &snap, t.part(i+1, len(g.req.Sources))); err != nil {
 			return fmt.Errorf("volume %s: %w", source.Text, err)
 		}
 		rec.Members = append(rec.Members, catalog.Member{ID: snap.ID, SourceID: snap.SourceID})
@@ -115,7 +115,7 @@ func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, p *tree.Progre
 	return g.unchanged(ctx)
 }
 
-func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog.Snapshot, p *tree.Progress) error {
+func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog.Snapshot, t task) error {
 	if err := g.store.step(ctx, "copy member"); err != nil {
 		return err
 	}
@@ -127,11 +127,11 @@ func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog
 			return err
 		}
 	}
-	if err := g.op.copyInto(ctx, data, g.from[i], g.store.cfg.CopyWorkers, p); err != nil {
+	if err := g.op.copyInto(ctx, data, g.from[i], g.store.cfg.CopyWorkers, t); err != nil {
 		return err
 	}
-	rec.Bytes, rec.Entries = p.Bytes(), p.Entries()
-	tellCopied(ctx, *rec, p)
+	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
+	tellCopied(ctx, *rec, t.Progress)
 	return g.op.cat.WriteSnapshot(path.Join(g.op.name, name), *rec)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -34,11 +35,19 @@ type jobs struct {
 	used  map[key]int // what copies are being made of
 }
 
+// jobRequest is what a job is to make, and from what.
+type jobRequest struct {
+	key    key
+	want   catalog.Record // of what it makes; the same for identical calls
+	from   []volume.Export
+	source string // the volume whose copies share their slots fairly with others'
+	owner  string // whose deletion ends it
+}
+
 type job struct {
-	want     catalog.Record // of what it makes; the same for identical calls
-	from     []volume.Export
-	owner    string // whose deletion ends it
+	jobRequest
 	progress tree.Progress
+	slot     atomic.Pointer[slot]
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
 
@@ -48,6 +57,28 @@ type job struct {
 
 	waiting int // guarded by jobs.mu
 }
+
+// String is how far it is.
+func (j *job) String() string {
+	waits := j.slot.Load().String()
+	switch {
+	case waits == "":
+		return "copying " + j.progress.String()
+	case j.progress.Moves() == 0:
+		return waits
+	}
+	return "copying " + j.progress.String() + ", " + waits
+}
+
+// task is what a job gives those who do its work.
+type task struct {
+	*tree.Progress
+	// pause is tree.CopyOptions.Pause.
+	pause func(context.Context) error
+}
+
+// part is the task of the n-th of the trees that are copied in turn.
+func (t task) part(n, of int) task { return task{t.Part(n, of), t.pause} }
 
 func newJobs(ctx context.Context) *jobs {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -62,25 +93,26 @@ func (j *jobs) close() {
 	j.wg.Wait()
 }
 
-// runJob begins the job of key k, which copies from these exports, or joins the one
-// that runs. When ctx is about to end first, the error is volume.ErrInProgress and
-// tells how far the job is.
+// runJob begins the job, or joins the one that runs. When ctx is about to end first,
+// the error is volume.ErrInProgress and tells how far the job is.
 //
 // A job waits for a server that does not answer, as the kernel does; the callers
 // hear of it.
-func runJob[T any](ctx context.Context, s *Store, k key, from []volume.Export, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (T, error)) (T, error) {
+func runJob[T any](ctx context.Context, s *Store, req jobRequest, work func(context.Context, task) (T, error)) (T, error) {
 	var none T
+	k := req.key
 	// Of the sources only who waits asks: what was made before needs none.
 	if err := s.answers(ctx, k); err != nil {
 		return none, err
 	}
-	j, err := s.copies.join(&s.jobs, k, from, owner, want, func(ctx context.Context, p *tree.Progress) (any, error) {
-		release, err := s.copying.take(ctx, serversOf(from)+" to "+k.export.Server)
-		if err != nil {
+	j, err := s.copies.join(&s.jobs, req, func(ctx context.Context, j *job) (any, error) {
+		slot := s.slots.join(serversOf(req.from)+" to "+k.export.Server, req.source, j.progress.Moves)
+		j.slot.Store(slot)
+		defer slot.leave()
+		if err := slot.wait(ctx); err != nil {
 			return nil, err
 		}
-		defer release()
-		return work(ctx, p)
+		return work(ctx, task{&j.progress, slot.pause})
 	})
 	if err != nil {
 		return none, err
@@ -89,7 +121,7 @@ func runJob[T any](ctx context.Context, s *Store, k key, from []volume.Export, o
 	waitCtx, cancel := answering(ctx)
 	defer cancel()
 	if err := s.await(waitCtx, k, j); errors.Is(err, errNotYet) {
-		return none, fmt.Errorf("%s: %w: copying %s", k, volume.ErrInProgress, &j.progress)
+		return none, fmt.Errorf("%s: %w: %s", k, volume.ErrInProgress, j)
 	} else if err != nil {
 		return none, err
 	}
@@ -141,12 +173,12 @@ func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-early))
 }
 
-func (j *jobs) join(running *sync.WaitGroup, k key, from []volume.Export, owner string, want catalog.Record, work func(context.Context, *tree.Progress) (any, error)) (*job, error) {
+func (j *jobs) join(running *sync.WaitGroup, req jobRequest, work func(context.Context, *job) (any, error)) (*job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if have := j.byKey[k]; have != nil {
+	if have := j.byKey[req.key]; have != nil {
 		// Not only of another source: classes may give two volumes one directory.
-		err := sameRequest(have.want, want, SizeRange{})
+		err := sameRequest(have.want, req.want, SizeRange{})
 		if err == nil {
 			have.waiting++
 			return have, nil
@@ -159,20 +191,20 @@ func (j *jobs) join(running *sync.WaitGroup, k key, from []volume.Export, owner 
 		return nil, errClosing
 	}
 	ctx, cancel := context.WithCancelCause(j.ctx)
-	made := &job{want: want, from: from, owner: owner, cancel: cancel, done: make(chan struct{}), waiting: 1}
-	j.byKey[k] = made
+	made := &job{jobRequest: req, cancel: cancel, done: make(chan struct{}), waiting: 1}
+	j.byKey[req.key] = made
 	j.wg.Add(1)
 	running.Go(func() {
 		defer j.wg.Done()
 		defer cancel(nil)
 		made.err = unpanicked(ctx, func() (err error) {
-			made.value, err = work(ctx, &made.progress)
+			made.value, err = work(ctx, made)
 			return err
 		})
 		if cause := context.Cause(ctx); made.err != nil && cause != nil {
-			made.err = fmt.Errorf("%s: stopped at %s: %w", k, &made.progress, cause)
+			made.err = fmt.Errorf("%s: stopped at %s: %w", req.key, &made.progress, cause)
 		}
-		j.ended(k, made)
+		j.ended(req.key, made)
 	})
 	return made, nil
 }

@@ -139,13 +139,13 @@ func (o *operation) openData() (place, error) {
 }
 
 // fill copies the content into the operation.
-func (o *operation) fill(ctx context.Context, from *content, workers int, p *tree.Progress) error {
+func (o *operation) fill(ctx context.Context, from *content, workers int, t task) error {
 	defer o.keepAlive(ctx)()
-	return o.copyInto(ctx, catalog.SnapshotData, from, workers, p)
+	return o.copyInto(ctx, catalog.SnapshotData, from, workers, t)
 }
 
 // copyInto copies the content into a directory of the operation.
-func (o *operation) copyInto(ctx context.Context, dir string, from *content, workers int, p *tree.Progress) error {
+func (o *operation) copyInto(ctx context.Context, dir string, from *content, workers int, t task) error {
 	to, err := o.cat.Meta().OpenRoot(path.Join(o.name, dir))
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (o *operation) copyInto(ctx context.Context, dir string, from *content, wor
 	scratch := path.Join(o.name, scratchDir)
 	made := false
 	err = from.copyTo(ctx, to, tree.CopyOptions{
-		Workers: workers, Progress: p,
+		Workers: workers, Progress: t.Progress, Pause: t.pause,
 		Scratch: func() (*os.Root, error) {
 			if err := o.cat.Meta().Mkdir(scratch, 0o700); err != nil {
 				return nil, err

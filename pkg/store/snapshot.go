@@ -71,10 +71,14 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 		id.Export = *req.Export
 	}
 	k, src, options := snapshotKey(id), &Source{Volume: &req.Source}, s.options(id.Export, req.MountOptions)
-	made, err := runJob(ctx, s, k, []volume.Export{req.Source.Export}, id.Source, catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()}, func(ctx context.Context, p *tree.Progress) (made Snapshot, err error) {
+	job := jobRequest{
+		key: k, want: catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()},
+		from: []volume.Export{req.Source.Export}, source: src.volume(), owner: id.Source,
+	}
+	made, err := runJob(ctx, s, job, func(ctx context.Context, t task) (made Snapshot, err error) {
 		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
 			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
-				made, err = s.createSnapshot(ctx, h, cat, id, req, p)
+				made, err = s.createSnapshot(ctx, h, cat, id, req, t)
 				return err
 			})
 		})
@@ -88,7 +92,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 	return made, nil
 }
 
-func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalog.Catalog, id volume.SnapshotID, req SnapshotRequest, p *tree.Progress) (Snapshot, error) {
+func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalog.Catalog, id volume.SnapshotID, req SnapshotRequest, t task) (Snapshot, error) {
 	if have, err := sameSnapshot(cat, id, req.Source); !errors.Is(err, fs.ErrNotExist) {
 		return have, err
 	}
@@ -101,7 +105,7 @@ func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalo
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := s.takeSnapshot(ctx, op, from, id, req, p); err != nil {
+	if err := s.takeSnapshot(ctx, op, from, id, req, t); err != nil {
 		if ctx.Err() == nil {
 			err = errors.Join(err, op.end(ctx))
 		}
@@ -141,19 +145,19 @@ func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
 }
 
-func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, p *tree.Progress) error {
+func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, t task) error {
 	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Capacity: from.capacity, Created: time.Now().UTC()}
 	if err := s.step(ctx, "copy"); err != nil {
 		return err
 	}
-	if err := op.fill(ctx, from, s.cfg.CopyWorkers, p); err != nil {
+	if err := op.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
 		return err
 	}
-	rec.Bytes, rec.Entries = p.Bytes(), p.Entries()
+	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
 	if err := op.cat.WriteSnapshot(op.name, rec); err != nil {
 		return err
 	}
-	tellCopied(ctx, rec, p)
+	tellCopied(ctx, rec, t.Progress)
 	if err := s.step(ctx, "put snapshot in its place"); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,14 @@ func (s *Source) key() key {
 		return key{s.Volume.Export, s.Volume.SubDir}
 	}
 	return snapshotKey(*s.Snapshot)
+}
+
+// volume tells the volumes apart that copies are made of, also by way of a snapshot.
+func (s *Source) volume() string {
+	if s.Volume != nil {
+		return s.Volume.Export.Source(cmp.Or(s.Volume.Name, s.Volume.SubDir))
+	}
+	return s.Snapshot.Export.Source(s.Snapshot.Source)
 }
 
 // content is an opened source. Its tree may be that of a volume in use.
@@ -187,7 +196,7 @@ func (c *content) copyTo(ctx context.Context, to *os.Root, opts tree.CopyOptions
 	p := opts.Progress
 	p.Reset() // what an attempt before this one has copied is not in this copy
 	if c.archive != nil {
-		return c.archive.extract(ctx, to, p)
+		return c.archive.extract(ctx, to, opts)
 	}
 	if c.frozen {
 		p.SetTotal(c.bytes, c.entries)

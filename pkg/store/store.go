@@ -62,12 +62,13 @@ type Store struct {
 	locks   keylock.Locker[key]
 	reclaim *reclaimer
 	copies  *jobs
-	// calls and copying bound what a server that dies holds up.
-	calls, copying turns
-	jobs           sync.WaitGroup
-	known          known
-	upkeeps        upkeeps
-	contents       contents
+	// calls and slots bound what a server that dies holds up.
+	calls    turns
+	slots    *slots
+	jobs     sync.WaitGroup
+	known    known
+	upkeeps  upkeeps
+	contents contents
 	// listings are for List, checks for ListHealth; each has a lock of every export.
 	listings, checks listings
 	// step is called between steps that change the export, by name. It ends a job
@@ -94,7 +95,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		reclaim: newReclaimer(ctx, cfg.Shares, cfg.ReclaimWorkers, cfg.ReclaimRate),
 		copies:  newJobs(ctx),
 		calls:   turns{limit: callsAtATime},
-		copying: turns{limit: copiesAtATime},
+		slots:   newSlots(),
 		step: func(ctx context.Context, name string) error {
 			if cfg.Step != nil {
 				cfg.Step(name)

@@ -6,14 +6,10 @@ import (
 	"sync"
 )
 
-const (
-	// callsAtATime is how many calls work on one server. A server that dies holds up
-	// as many threads, which nobody can take back, and not one more: who waits for a
-	// turn hears that the server is away.
-	callsAtATime = 64
-	// copiesAtATime is how many copies there are from one server to another.
-	copiesAtATime = 8
-)
+// callsAtATime is how many calls work on one server. A server that dies holds up
+// as many threads, which nobody can take back, and not one more: who waits for a
+// turn hears that the server is away.
+const callsAtATime = 64
 
 // turns let so many work at a time on each server.
 type turns struct {
