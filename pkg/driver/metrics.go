@@ -27,6 +27,7 @@ type Collector struct {
 
 	mounts, shareUp, shareProbe      *prometheus.Desc
 	trees, entries, reclaimedEntries *prometheus.Desc
+	late                             *prometheus.Desc
 	snapshotBytes, snapshotEntries   *prometheus.Desc
 }
 
@@ -42,6 +43,7 @@ func NewCollector(sources Sources) *Collector {
 		shareProbe:       desc("share_probe_seconds", "How long the server took to answer, or was waited for, when it was last asked for an export that the controller has mounted.", "export"),
 		trees:            desc("reclaim_backlog_volumes", "Deleted volumes whose content has not been removed from the export yet.", "export"),
 		entries:          desc("reclaim_backlog_entries", "Files and directories of deleted volumes that were found and have not been removed yet. More may show up.", "export"),
+		late:             desc("reclaim_late_volumes", "Deleted volumes that are removed after all others, because they take long (long), are still written to (written) or the server refuses to remove some of them (refused).", "export", "reason"),
 		snapshotBytes:    desc("snapshot_content_bytes", "Size of the files in a snapshot, which may be more than the capacity of the volume that it is of.", "export", "snapshot"),
 		snapshotEntries:  desc("snapshot_content_entries", "Files, directories and other entries in a snapshot.", "export", "snapshot"),
 		reclaimedEntries: desc("reclaimed_entries_total", "Files and directories of deleted volumes that were removed.", "export"),
@@ -50,7 +52,7 @@ func NewCollector(sources Sources) *Collector {
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.mounts, c.shareUp, c.shareProbe, c.trees, c.entries, c.reclaimedEntries, c.snapshotBytes, c.snapshotEntries} {
+	for _, d := range []*prometheus.Desc{c.mounts, c.shareUp, c.shareProbe, c.trees, c.entries, c.reclaimedEntries, c.late, c.snapshotBytes, c.snapshotEntries} {
 		ch <- d
 	}
 }
@@ -65,10 +67,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if c.sources.Volumes != nil {
 		for _, b := range c.sources.Volumes.Backlog() {
-			export := b.Export.String()
-			ch <- prometheus.MustNewConstMetric(c.trees, prometheus.GaugeValue, float64(b.Trees), export)
-			ch <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(b.Entries), export)
-			ch <- prometheus.MustNewConstMetric(c.reclaimedEntries, prometheus.CounterValue, float64(b.Removed), export)
+			c.collectBacklog(ch, b)
 		}
 	}
 	if c.sources.Snapshots != nil {
@@ -77,6 +76,16 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(c.snapshotBytes, prometheus.GaugeValue, float64(s.Bytes), export, id)
 			ch <- prometheus.MustNewConstMetric(c.snapshotEntries, prometheus.GaugeValue, float64(s.Entries), export, id)
 		}
+	}
+}
+
+func (c *Collector) collectBacklog(ch chan<- prometheus.Metric, b store.Backlog) {
+	export := b.Export.String()
+	ch <- prometheus.MustNewConstMetric(c.trees, prometheus.GaugeValue, float64(b.Trees), export)
+	ch <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(b.Entries), export)
+	ch <- prometheus.MustNewConstMetric(c.reclaimedEntries, prometheus.CounterValue, float64(b.Removed), export)
+	for reason, n := range map[string]int64{"long": b.Late.Long, "written": b.Late.Written, "refused": b.Late.Refused} {
+		ch <- prometheus.MustNewConstMetric(c.late, prometheus.GaugeValue, float64(n), export, reason)
 	}
 }
 

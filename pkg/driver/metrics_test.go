@@ -38,7 +38,7 @@ func TestCollector(t *testing.T) {
 			{Export: a, Answered: true, Took: 2 * time.Millisecond}, {Export: a, Answered: false, Took: 1500 * time.Millisecond},
 			{Export: b, Answered: true, Took: time.Millisecond},
 		},
-		Volumes:   backlog{{Export: a, Trees: 2, Entries: 30, Removed: 400}},
+		Volumes:   backlog{{Export: a, Trees: 9, Entries: 30, Removed: 400, Late: store.Late{Long: 1, Written: 2, Refused: 3}}},
 		Snapshots: sizes{{ID: volume.SnapshotID{Export: a, Name: "s", Source: "pvc-1"}, Bytes: 50, Entries: 6}},
 	})); err != nil {
 		t.Fatal(err)
@@ -48,8 +48,10 @@ func TestCollector(t *testing.T) {
 		`nfsplugin_mounts{server="nfs.test"} 2`, // the controller's and the node's
 		`nfsplugin_share_up{export="a:/e"} 0`, `nfsplugin_share_probe_seconds{export="a:/e"} 1.5`,
 		`nfsplugin_share_up{export="b:/e"} 1`, `nfsplugin_share_probe_seconds{export="b:/e"} 0.001`,
-		`nfsplugin_reclaim_backlog_volumes{export="a:/e"} 2`, `nfsplugin_reclaim_backlog_entries{export="a:/e"} 30`,
+		`nfsplugin_reclaim_backlog_volumes{export="a:/e"} 9`, `nfsplugin_reclaim_backlog_entries{export="a:/e"} 30`,
 		`nfsplugin_reclaimed_entries_total{export="a:/e"} 400`,
+		`nfsplugin_reclaim_late_volumes{export="a:/e",reason="long"} 1`, `nfsplugin_reclaim_late_volumes{export="a:/e",reason="written"} 2`,
+		`nfsplugin_reclaim_late_volumes{export="a:/e",reason="refused"} 3`,
 		`nfsplugin_snapshot_content_bytes{export="a:/e",snapshot="a#e#s#s#pvc-1"} 50`,
 		`nfsplugin_snapshot_content_entries{export="a:/e",snapshot="a#e#s#s#pvc-1"} 6`,
 	} {

@@ -2,17 +2,13 @@ package store
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
-	"path"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -38,7 +34,7 @@ type reclaimer struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	// upkeep is called on each export after a pass.
+	// upkeep is called on each export when nothing new is to be removed.
 	upkeep func(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog)
 
 	mu      sync.Mutex
@@ -50,42 +46,8 @@ type reclaimer struct {
 // reclaiming is the work on one export.
 type reclaiming struct {
 	wake    chan struct{} // a token wakes the goroutine
-	options []string      // of the mount, as they were said last
-}
-
-// Backlog is what is left of deleted volumes on an export, as far as it is known:
-// how much is in a directory shows when it is being removed.
-type Backlog struct {
-	Export volume.Export
-	// Trees are deleted volumes, and what dead processes left, at the last look.
-	Trees int64
-	// Entries are files and directories that have been found and not removed yet.
-	Entries int64
-	// Removed since the start.
-	Removed int64
-}
-
-// Backlog of every export that was looked at.
-func (s *Store) Backlog() []Backlog {
-	s.reclaim.mu.Lock()
-	defer s.reclaim.mu.Unlock()
-	var all []Backlog
-	for _, b := range s.reclaim.backlog {
-		all = append(all, *b)
-	}
-	return all
-}
-
-// count changes the backlog of an export.
-func (r *reclaimer) count(export volume.Export, change func(*Backlog)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := r.backlog[export]
-	if b == nil {
-		b = &Backlog{Export: export}
-		r.backlog[export] = b
-	}
-	change(b)
+	options []string      // of the mount, as they were said last, guarded by reclaimer.mu
+	queue   queue
 }
 
 func newReclaimer(ctx context.Context, shares Shares, workers, rate int) *reclaimer {
@@ -139,13 +101,13 @@ func (w *reclaiming) again() {
 }
 
 // run makes a pass for every wake-up, and again after a failure, later each
-// time, until there is nothing to do.
+// time, and for what is late, until there is nothing to do.
 func (r *reclaimer) run(export volume.Export, work *reclaiming) {
 	log := klog.FromContext(r.ctx).WithValues("export", export.String())
 	delay := reclaimRetryMin
 	for !r.idle(export, work.wake) {
 		r.lull(work.wake)
-		removed, err := r.pass(export, work)
+		removed, err := r.empty(export, work)
 		if r.ctx.Err() != nil {
 			return
 		}
@@ -154,6 +116,10 @@ func (r *reclaimer) run(export volume.Export, work *reclaiming) {
 		}
 		if err == nil {
 			delay = reclaimRetryMin
+			if due, ok := work.queue.due(); ok {
+				r.wait(time.Until(due), work.wake)
+				work.again()
+			}
 			continue
 		}
 		log.Error(err, "Could not reclaim deleted volumes", "retryIn", delay)
@@ -208,64 +174,4 @@ func (r *reclaimer) idle(export volume.Export, wake chan struct{}) bool {
 		delete(r.running, export)
 		return true
 	}
-}
-
-// pass removes what is in the trash now, and what dead processes left in tmp.
-func (r *reclaimer) pass(export volume.Export, work *reclaiming) (removed int64, err error) {
-	r.mu.Lock()
-	options := work.options
-	r.mu.Unlock()
-	h, err := r.shares.AcquireAny(r.ctx, export, options)
-	if err != nil {
-		return 0, err
-	}
-	defer h.Release()
-	err = withRecords(h, func(cat *catalog.Catalog) error {
-		if cat == nil { // nothing was ever deleted here
-			return nil
-		}
-		names, failed := endAbandoned(r.ctx, h.Root(), cat, time.Now())
-		trash, err := fs.ReadDir(cat.Meta().FS(), catalog.TrashDir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		for _, e := range trash {
-			names = append(names, path.Join(catalog.TrashDir, e.Name()))
-		}
-		removed, err = r.removeAll(export, cat, names)
-		r.upkeep(r.ctx, export, h.Root(), cat)
-		return errors.Join(failed, err)
-	})
-	return removed, remountStale(h, err)
-}
-
-func (r *reclaimer) removeAll(export volume.Export, cat *catalog.Catalog, names []string) (removed int64, failed error) {
-	pace := newPace(r.rate)
-	removal := tree.Removal{
-		Workers: r.workers,
-		Before:  func(ctx context.Context, _ int64) error { return pace.wait(ctx) },
-		Found:   func(n int64) { r.count(export, func(b *Backlog) { b.Entries += n }) },
-	}
-	r.count(export, func(b *Backlog) { b.Trees = int64(len(names)) })
-	for _, name := range names {
-		n, err := r.removeOne(removal, cat, name)
-		removed += n
-		failed = errors.Join(failed, err)
-		r.count(export, func(b *Backlog) {
-			b.Removed += n
-			if err == nil {
-				b.Trees--
-			}
-		})
-	}
-	return removed, failed
-}
-
-func (r *reclaimer) removeOne(removal tree.Removal, cat *catalog.Catalog, name string) (int64, error) {
-	dir, err := cat.Meta().Open(path.Dir(name))
-	if err != nil {
-		return 0, err
-	}
-	defer dir.Close() //nolint:errcheck // only read
-	return removal.Remove(r.ctx, dir, path.Base(name))
 }

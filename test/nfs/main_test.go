@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(stepVariable) != "" {
 		dying()
 	}
+	if os.Getenv(deletionsVariable) != "" {
+		deleting()
+	}
 	os.Exit(m.Run())
 }
 

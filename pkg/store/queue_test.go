@@ -1,0 +1,133 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// order is whose turn it is, n times, where none of them comes to an end.
+func (q *queue) order(n int, now time.Time) string {
+	var names []string
+	for range n {
+		d := q.next(now)
+		if d == nil {
+			names = append(names, "-")
+			continue
+		}
+		names = append(names, d.name)
+		q.again(d, now, true, onTime, nil)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestQueueTakesTurns(t *testing.T) {
+	var q queue
+	for _, name := range []string{"a", "b", "a", "c"} {
+		q.add(name)
+	}
+	now := time.Now()
+	if got := q.order(7, now); got != "a b c a b c a" {
+		t.Errorf("the order is %s", got)
+	}
+	q.add("new")
+	if got := q.order(5, now); got != "new b c a new" {
+		t.Errorf("with a new one the order is %s", got)
+	}
+	for len(q.known) > 0 {
+		q.done(q.next(now))
+	}
+	if d := q.next(now); d != nil {
+		t.Errorf("there is %s", d.name)
+	}
+}
+
+func TestQueuePutsLast(t *testing.T) {
+	why := errors.New("why")
+	for _, late := range []lateness{written, refused} {
+		q, now := queue{}, time.Now()
+		q.add("late")
+		q.add("a")
+		q.add("b")
+		for wait := lateMin; wait < 3*lateMax; wait *= 2 {
+			d := q.next(now)
+			if d.name != "late" {
+				t.Fatalf("it is the turn of %s", d.name)
+			}
+			if news := q.again(d, now, true, late, why); news != (wait == lateMin) {
+				t.Errorf("after %s: that it is late is news: %v", wait, news)
+			}
+			due, ok := q.due()
+			if want := now.Add(min(wait, lateMax)); !ok || !due.Equal(want) {
+				t.Errorf("it is due in %s, want %s", due.Sub(now), want.Sub(now))
+			}
+			if got := q.order(4, due.Add(-1)); got != "a b a b" {
+				t.Errorf("before it is due the order is %s", got)
+			}
+			now = due
+		}
+		if l := q.lateOnes(); l.Written+l.Refused != 1 || (l.Refused == 1) != (late == refused) || (l.Left == "why") != (late == refused) {
+			t.Errorf("%s: %+v", late, l)
+		}
+		q.done(q.next(now))
+		if l := q.lateOnes(); l != (Late{}) {
+			t.Errorf("when it is gone: %+v", l)
+		}
+	}
+}
+
+// All that take long have together as much time as one that does not.
+func TestQueueOfLongOnes(t *testing.T) {
+	q, now := queue{}, time.Now()
+	q.add("x")
+	q.add("y")
+	q.order(3*manySlices, now)
+	if l := q.lateOnes(); l != (Late{Long: 2}) {
+		t.Errorf("late are %+v", l)
+	}
+	q.add("a")
+	q.add("b")
+	order := q.order(30, now)
+	for name, want := range map[string]int{"a": 10, "b": 10, "x": 5, "y": 5} {
+		if got := strings.Count(order, name); got < want-1 || got > want+1 {
+			t.Errorf("%s has %d of 30 slices, want %d: %s", name, got, want, order)
+		}
+	}
+}
+
+func TestQueueOfFutileOnes(t *testing.T) {
+	q, now := queue{}, time.Now()
+	q.add("x")
+	for i := 1; ; i++ {
+		d := q.next(now)
+		length, limit := d.slice()
+		if length > fullSlice || limit < length || limit > longestSlice {
+			t.Errorf("slice %d is %s long, %s at most", i, length, limit)
+		}
+		if q.again(d, now, false, onTime, nil) {
+			if i != futileSlices {
+				t.Errorf("after %d slices it is a long one", i)
+			}
+			break
+		}
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	q, now := queue{}, time.Now()
+	for i := range 3 * maxQueue {
+		q.add(fmt.Sprint(i))
+	}
+	if len(q.known) != maxQueue {
+		t.Errorf("%d are known, want %d", len(q.known), maxQueue)
+	}
+	for range maxQueue {
+		q.again(q.next(now), now, true, refused, errors.New("why"))
+	}
+	q.add("new") // does not wait until one of them ends
+	if d := q.next(now); d == nil || d.name != "new" || len(q.known) != maxQueue {
+		t.Errorf("it is the turn of %+v, and %d are known", d, len(q.known))
+	}
+}

@@ -1,0 +1,229 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// namesAtATime of the trash are read, which has any number.
+const namesAtATime = 256
+
+// pass over the trash of an export.
+type pass struct {
+	r       *reclaimer
+	work    *reclaiming
+	export  volume.Export
+	cat     *catalog.Catalog
+	pace    *pace
+	upkeep  func()
+	removed int64
+}
+
+// empty removes what is in the trash, and what dead processes left in tmp, until
+// nothing is there or all of it is to be tried later.
+func (r *reclaimer) empty(export volume.Export, work *reclaiming) (removed int64, err error) {
+	r.mu.Lock()
+	options := work.options
+	r.mu.Unlock()
+	h, err := r.shares.AcquireAny(r.ctx, export, options)
+	if err != nil {
+		return 0, err
+	}
+	defer h.Release()
+	p := &pass{r: r, work: work, export: export, pace: newPace(r.rate)}
+	err = withRecords(h, func(cat *catalog.Catalog) error {
+		if cat == nil { // nothing was ever deleted here
+			return nil
+		}
+		p.cat = cat
+		left, failed := endAbandoned(r.ctx, h.Root(), cat, time.Now())
+		p.upkeep = func() { r.upkeep(r.ctx, export, h.Root(), cat) }
+		return errors.Join(failed, p.run(left))
+	})
+	return p.removed, remountStale(h, err)
+}
+
+// run gives slices to all that is in the trash and to what found no room there.
+func (p *pass) run(inTmp []string) error {
+	for p.r.ctx.Err() == nil {
+		if len(p.work.queue.fresh) == 0 || len(p.work.wake) > 0 {
+			if err := p.look(inTmp); err != nil {
+				return err
+			}
+		}
+		if len(p.work.queue.fresh) == 0 {
+			p.upkeep()
+		}
+		d := p.work.queue.next(time.Now())
+		if d == nil {
+			return nil
+		}
+		if err := p.slice(d); err != nil {
+			return err
+		}
+	}
+	return p.r.ctx.Err()
+}
+
+// look finds what is new in the trash.
+func (p *pass) look(inTmp []string) error {
+	select {
+	case <-p.work.wake: // which is for what is found now
+	default:
+	}
+	var found int64
+	add := func(dir string, names []string) {
+		for _, name := range names {
+			p.work.queue.add(path.Join(dir, name))
+		}
+		found += int64(len(names))
+	}
+	add("", inTmp)
+	err := namesIn(p.cat.Meta(), catalog.TrashDir, func(names []string) { add(catalog.TrashDir, names) })
+	p.r.count(p.export, func(b *Backlog) { b.Trees = found })
+	return err
+}
+
+// namesIn lists a directory piece by piece.
+func namesIn(root *os.Root, name string, do func([]string)) error {
+	dir, err := root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		var names []string
+		names, err = dir.Readdirnames(namesAtATime)
+		do(names)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return errors.Join(err, dir.Close())
+}
+
+// slice removes a tree for as long as its slice is. An error is the export's.
+func (p *pass) slice(d *discarded) error {
+	dir, err := p.holder(d)
+	if err != nil {
+		return err
+	}
+	s := p.begin(d)
+	removed, err := tree.Removal{
+		Workers: p.r.workers,
+		Before:  s.before,
+		Found:   func(n int64) { p.r.count(p.export, func(b *Backlog) { b.Entries += n }) },
+	}.Remove(p.r.ctx, dir, path.Base(d.name))
+	p.removed += removed
+	q := &p.work.queue
+	late, failed := p.judge(err)
+	switch {
+	case err == nil:
+		q.done(d)
+	case q.again(d, time.Now(), s.progress.Load(), late, leftOf(d, err)):
+		p.tell(d)
+	}
+	p.r.count(p.export, func(b *Backlog) {
+		b.Removed += removed
+		b.Late = q.lateOnes()
+		if err == nil {
+			b.Trees--
+		}
+	})
+	return failed
+}
+
+// holder is the directory that a tree is in.
+func (p *pass) holder(d *discarded) (*os.File, error) {
+	if path.Dir(d.name) == catalog.TrashDir {
+		return p.cat.Trash()
+	}
+	dir, _, err := p.cat.Temp("")
+	return dir, err
+}
+
+// judge tells why a tree is late, if it is, or what is wrong with the whole export.
+func (p *pass) judge(err error) (late lateness, failed error) {
+	switch {
+	case err == nil, errors.Is(err, errSliceOver):
+		return onTime, nil
+	case p.r.ctx.Err() != nil, errors.Is(err, unix.ESTALE):
+		return onTime, err
+	case errors.Is(err, tree.ErrWritten):
+		return written, nil
+	}
+	return refused, nil
+}
+
+// leftOf is what is left of a tree and why, by its path on the export.
+func leftOf(d *discarded, err error) error {
+	if left := (*tree.LeftError)(nil); errors.As(err, &left) {
+		return fmt.Errorf("%s: %w", path.Join(volume.MetaDir, path.Dir(d.name), left.Path), left.Err)
+	}
+	return fmt.Errorf("%s: %w", path.Join(volume.MetaDir, d.name), err)
+}
+
+// tell the log why a tree is put last.
+func (p *pass) tell(d *discarded) {
+	log := klog.FromContext(p.r.ctx).WithValues("export", p.export.String(), "directory", path.Join(volume.MetaDir, d.name))
+	switch d.late {
+	case long:
+		log.Info("A deleted volume takes long to remove. It is put last from now on")
+	case written:
+		log.Info("A deleted volume is still written to. It is removed when that ends", "left", d.why.Error())
+	case refused:
+		log.Error(d.why, "Could not remove all of a deleted volume. Remove what is left on the server, or give it to the user that the driver is there")
+	}
+}
+
+// slice of time for one tree.
+type slice struct {
+	pace       *pace
+	waiting    func() bool // whether there is something new to remove
+	end, limit time.Time
+	progress   atomic.Bool
+}
+
+// errSliceOver ends a slice.
+var errSliceOver = errors.New("its slice of time is over")
+
+func (p *pass) begin(d *discarded) *slice {
+	now := time.Now()
+	length, limit := d.slice()
+	return &slice{
+		pace: p.pace, end: now.Add(length), limit: now.Add(limit),
+		waiting: func() bool { return len(p.work.wake) > 0 },
+	}
+}
+
+// before every change waits for the pace, and ends the slice when its time is over.
+func (s *slice) before(ctx context.Context, changes int64) error {
+	if changes > 0 {
+		s.progress.Store(true)
+	}
+	if err := s.pace.wait(ctx); err != nil {
+		return err
+	}
+	now := time.Now()
+	// One that could not remove anything yet goes on, as long as nobody waits.
+	if now.After(s.end) && (changes > 0 || now.After(s.limit) || s.waiting()) {
+		return errSliceOver
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// fill makes files in a volume.
+func (l *lab) fill(t *testing.T, name string, files int) volume.ID {
+	t.Helper()
+	id := l.create(t, name)
+	for i := range files {
+		l.put(t, filepath.Join(name, fmt.Sprint(i)))
+	}
+	return id
+}
+
+// inTrash tells how many deleted volumes of that name there are.
+func (l *lab) inTrash(t *testing.T, name string) int {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/trash", name+".*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
+
+// A small volume does not wait for a large one.
+func TestReclaimTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.reclaim.rate = 100
+		large, small := l.fill(t, "large", 1000), l.fill(t, "small", 5)
+		l.delete(t, large)
+		time.Sleep(2 * time.Second)
+		l.delete(t, small)
+		time.Sleep(fullSlice + 200*time.Millisecond)
+		synctest.Wait()
+		if l.inTrash(t, "small") != 0 || l.inTrash(t, "large") != 1 {
+			t.Errorf("in the trash: %d small ones, %d large", l.inTrash(t, "small"), l.inTrash(t, "large"))
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if b := l.Backlog()[0]; b != (Backlog{Export: l.export, Removed: 1007}) {
+			t.Errorf("backlog %+v", b)
+		}
+	})
+}
+
+// Two that are large come to their end together.
+func TestReclaimIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.reclaim.rate = 100
+		ids := []volume.ID{l.fill(t, "a", 600), l.fill(t, "b", 600)}
+		for _, id := range ids {
+			l.delete(t, id)
+		}
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		for _, name := range []string{"a", "b"} {
+			files, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/trash", name+".*", "*"))
+			if err != nil || len(files) > 300 || len(files) < 100 {
+				t.Errorf("%d of %s are left, %v", len(files), name, err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+	})
+}
+
+// writer fills a deleted volume, as somebody who has it mounted: always, or when it
+// is empty.
+func (l *lab) writer(t *testing.T, name string, every time.Duration, always bool) (stop func()) {
+	t.Helper()
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			select {
+			case <-end:
+				return
+			case <-time.After(every):
+			}
+			found, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/trash", name+".*"))
+			for _, dir := range found {
+				if holds, _ := os.ReadDir(dir); always || len(holds) == 0 {
+					err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprint("new-", i)), nil, 0o600))
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}
+
+// A volume that is written to as fast as it is emptied holds up no other. It is put
+// last, which the metrics tell, and goes when that ends.
+func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
+	for what, tt := range map[string]struct {
+		every  time.Duration
+		always bool
+		want   Late
+	}{
+		"when it is empty": {15 * time.Millisecond, false, Late{Written: 1}},
+		"always":           {45 * time.Millisecond, true, Late{Long: 1}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t)
+				l.reclaim.rate = 20
+				l.delete(t, l.fill(t, "busy", 30))
+				stop := l.writer(t, "busy", tt.every, tt.always)
+				time.Sleep((manySlices + 20) * fullSlice)
+				synctest.Wait()
+				if b := l.Backlog()[0]; b.Late != tt.want || b.Trees != 1 {
+					t.Errorf("backlog %+v, want late %+v", b, tt.want)
+				}
+				for i := range 3 {
+					l.delete(t, l.fill(t, fmt.Sprint("pvc-", i), 5))
+				}
+				time.Sleep(5 * fullSlice)
+				synctest.Wait()
+				if n := l.inTrash(t, "pvc-"); n != 0 {
+					t.Errorf("%d wait for the busy one", n)
+				}
+				stop()
+				time.Sleep(2 * lateMax)
+				synctest.Wait()
+				if b := l.Backlog()[0]; b.Late != (Late{}) || b.Trees != 0 || l.inTrash(t, "busy") != 0 {
+					t.Errorf("in the end: %+v", b)
+				}
+			})
+		})
+	}
+}

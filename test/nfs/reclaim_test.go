@@ -1,0 +1,113 @@
+package nfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// made is a volume of the driver's, to be filled and deleted.
+func made(t *testing.T, s *store.Store, e volume.Export, name, version string, onDelete volume.OnDelete) volume.ID {
+	t.Helper()
+	req := request(e, name, version, nil)
+	req.Params.OnDelete = onDelete
+	v, err := s.Create(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.ID
+}
+
+func remove(t *testing.T, s *store.Store, id volume.ID) {
+	t.Helper()
+	if err := s.Delete(t.Context(), id, nil); err != nil {
+		t.Errorf("delete %s: %v", id.Name, err)
+	}
+}
+
+// inTrash is nil when no deleted volume of that name is left.
+func inTrash(dir, name string) error {
+	found, err := filepath.Glob(filepath.Join(dir, ".nfs-csi/trash", name+"*"))
+	if err == nil && len(found) > 0 {
+		err = fmt.Errorf("%q are left", found)
+	}
+	return err
+}
+
+// Controllers that empty one trash together are in nobody's way.
+func TestControllersReclaimTogether(t *testing.T) {
+	for version, disk := range clientVersions() {
+		t.Run(version, func(t *testing.T) {
+			e, dir := export(t, disk, "rw,no_root_squash", 0o777)
+			stores := controllers(t, 3, version)
+			id := made(t, stores[0], e, "shared", version, volume.OnDeleteDelete)
+			for i := range 10 {
+				at := filepath.Join(dir, "shared", fmt.Sprint(i), strings.Repeat("d/", 40))
+				if err := os.MkdirAll(at, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, s := range stores {
+				remove(t, s, id)
+			}
+			eventually(t, 30*time.Second, "the trash is reclaimed", func() error { return inTrash(dir, "shared") })
+			for _, s := range stores {
+				eventually(t, 10*time.Second, "it knows", func() error {
+					for _, b := range s.Backlog() {
+						if b.Trees != 0 || b.Late != (store.Late{}) {
+							return fmt.Errorf("backlog %+v", b)
+						}
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+// A deleted volume that a pod goes on writing to, over a mount of it, holds up no
+// other.
+func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
+	for version, disk := range clientVersions() {
+		t.Run(version, func(t *testing.T) {
+			e, dir := export(t, disk, "rw,no_root_squash", 0o777)
+			s := newStore(t)
+			id, other := made(t, s, e, "busy", version, volume.OnDeleteDelete), made(t, s, e, "other", version, volume.OnDeleteDelete)
+			for i := range 3000 {
+				if err := os.WriteFile(filepath.Join(dir, "busy", fmt.Sprint("old-", i)), nil, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			writer := exec.CommandContext(t.Context(), "sh", "-c", "i=0; while :; do i=$((i+1)); : >new-$i; done 2>/dev/null")
+			writer.Dir = mounted(t, volume.Export{Server: e.Server, Share: filepath.Join(dir, "busy")}, version, "nosharecache")
+			if err := writer.Start(); err != nil {
+				t.Fatal(err)
+			}
+			remove(t, s, id)
+			eventually(t, 20*time.Second, "it is emptied while it is filled", func() error {
+				if s.Backlog()[0].Removed < 20 {
+					return errors.New("it is not")
+				}
+				return nil
+			})
+			remove(t, s, other)
+			eventually(t, 10*time.Second, "the other one is reclaimed", func() error { return inTrash(dir, "other") })
+			if inTrash(dir, "busy") == nil {
+				t.Error("the one that is written to is gone")
+			}
+			if err := writer.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+			_ = writer.Wait()
+			eventually(t, 60*time.Second, "in the end it is gone", func() error { return inTrash(dir, "busy") })
+		})
+	}
+}
