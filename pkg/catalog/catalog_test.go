@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -224,11 +225,52 @@ func TestAbandoned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := cat.Abandoned(time.Now(), time.Hour); err != nil || len(got) != 0 {
+	if got, err := cat.Abandoned(time.Hour); err != nil || len(got) != 0 {
 		t.Errorf("fresh: %v, %v", got, err)
 	}
-	if got, err := cat.Abandoned(time.Now().Add(2*time.Hour), time.Hour); err != nil || len(got) != 1 || got[0] != name {
+	if got, err := cat.Abandoned(-time.Hour); err != nil || len(got) != 1 || got[0] != name {
 		t.Errorf("old: %v, %v, want %s", got, err, name)
+	}
+}
+
+// A controller whose clock is wrong begins a copy, or a deletion, and keeps it alive.
+// None of this is abandoned for the server, whose clock is that of the test's disk, and
+// whatever is left alone for long is.
+func TestAbandonedWithSkewedClocks(t *testing.T) {
+	for _, skew := range []time.Duration{-24 * time.Hour, -time.Hour, 0, time.Hour, 24 * time.Hour} {
+		cat, export := open(t)
+		made := time.Now().Add(skew).UnixNano()
+		for _, kind := range []string{CopyKind + ".volume.x", "deletedx", "record"} {
+			name := filepath.Join(export, volume.MetaDir, TempDir, fmt.Sprintf("%s-%d-X", kind, made))
+			if err := os.MkdirAll(name, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			// The heartbeat of a controller that knows no better.
+			if err := os.Chtimes(name, time.Now().Add(skew), time.Now().Add(skew)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := cat.Abandoned(time.Minute); err != nil || len(got) != 0 {
+			t.Errorf("%s: %v, %v is taken from a live controller", skew, got, err)
+		}
+		copies, err := cat.Temporary(CopyKind + ".volume.x")
+		if err != nil || len(copies) != 1 {
+			t.Fatal(copies, err)
+		}
+		before, err := cat.touchTemp()
+		if err == nil {
+			err = cat.KeepAlive(copies[0])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(export, volume.MetaDir, copies[0]))
+		if err != nil || info.ModTime().Before(before) || info.ModTime().After(time.Now()) {
+			t.Errorf("%s: kept alive at %s, %v, and not at %s", skew, info.ModTime(), err, before)
+		}
+		if got, err := cat.Abandoned(0); err != nil || !slices.Contains(got, copies[0]) {
+			t.Errorf("%s: %v, %v, without the copy that nobody keeps alive", skew, got, err)
+		}
 	}
 }
 

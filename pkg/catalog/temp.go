@@ -53,41 +53,60 @@ func (c *Catalog) writeFile(name string, b []byte) error {
 	return nil
 }
 
-// Abandoned lists what lies below TempDir for longer than age: left there by a
-// process that died. Names not made by TempName are not among them.
-func (c *Catalog) Abandoned(now time.Time, age time.Duration) ([]string, error) {
+// Abandoned lists what lies below TempDir for longer than age and was not touched for
+// as long: left there by a process that died. The file server's clock says so, for
+// those of its clients may differ by hours. Names not made by TempName are not among
+// them.
+func (c *Catalog) Abandoned(age time.Duration) ([]string, error) {
 	entries, err := fs.ReadDir(c.meta.FS(), TempDir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list temporary files: %w", err)
 	}
+	temp, err := c.dir(TempDir, false)
+	if err != nil {
+		return nil, err
+	}
+	now, err := c.touchTemp()
+	if err != nil {
+		return nil, fmt.Errorf("clock of the server: %w", err)
+	}
 	var old []string
 	for _, e := range entries {
 		made, ok := madeAt(e.Name())
-		if !ok || now.Sub(made) <= age || strings.HasPrefix(e.Name(), KeptKind) {
+		if !ok || strings.HasPrefix(e.Name(), KeptKind) {
 			continue
 		}
-		name := path.Join(TempDir, e.Name())
-		if strings.HasPrefix(e.Name(), CopyKind) && c.keptAlive(name, now, age) {
+		// The name of a copy tells when it was begun, which may be long ago.
+		if !strings.HasPrefix(e.Name(), CopyKind) && now.Sub(made) <= age {
 			continue
 		}
-		old = append(old, name)
+		// One that cannot be asked is left alone.
+		if changed, err := changedAt(int(temp.Fd()), e.Name()); err == nil && now.Sub(changed) > age {
+			old = append(old, path.Join(TempDir, e.Name()))
+		}
 	}
 	return old, nil
 }
 
-// keptAlive tells whether a copy, which takes as long as it takes, is still being
-// made. One that cannot be asked is left alone.
-func (c *Catalog) keptAlive(name string, now time.Time, age time.Duration) bool {
-	info, err := c.meta.Lstat(name)
-	return err != nil || now.Sub(info.ModTime()) <= age
+// touchTemp returns the server's time, without a file that a full disk has no room for.
+func (c *Catalog) touchTemp() (time.Time, error) {
+	meta := int(c.metaDir.Fd())
+	if err := touch(meta, TempDir); err != nil {
+		return time.Time{}, err
+	}
+	return changedAt(meta, TempDir)
 }
 
 // KeepAlive makes a copy in TempDir young again.
-func (c *Catalog) KeepAlive(name string, now time.Time) error {
-	return c.meta.Chtimes(name, now, now)
+func (c *Catalog) KeepAlive(name string) error {
+	temp, err := c.dir(TempDir, false)
+	if err != nil {
+		return err
+	}
+	return touch(int(temp.Fd()), path.Base(name))
 }
 
 // Temporary lists the entries of TempDir of a kind.

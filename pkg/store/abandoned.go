@@ -17,8 +17,8 @@ import (
 // only seems dead, as after an hour without a network, finds it gone: nothing is
 // removed in a place from where somebody could still rename it. It returns what
 // did not find room in the trash.
-func endAbandoned(ctx context.Context, root *os.Root, cat *catalog.Catalog, now time.Time) (left []string, failed error) {
-	names, err := cat.Abandoned(now, abandonedAfter)
+func endAbandoned(ctx context.Context, root *os.Root, cat *catalog.Catalog, after time.Duration) (left []string, failed error) {
+	names, err := cat.Abandoned(after)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ import (
 
 func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
 	l := newLab(t)
+	l.create(t, "pvc-1")
+	l.reclaim.wg.Wait()
 	l.put(t, ".nfs-csi/tmp/record-1700000000000000000-X")
 	l.put(t, ".nfs-csi/tmp/deleted0123456789abcdef-1700000000000000000-X.gone/file")
 	l.put(t, ".nfs-csi/tmp/kept0123456789abcdef-1700000000000000000-X.archived/file")
@@ -27,7 +29,8 @@ func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
 	if err := errors.Join(os.Symlink("/etc", link), unix.Lutimes(link, old)); err != nil {
 		t.Fatal(err)
 	}
-	l.create(t, "pvc-1")
+	l.reclaim.abandoned = -time.Minute // what was changed just now is old
+	l.reclaim.kick(l.export, nil)
 	l.reclaim.wg.Wait()
 	left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/tmp"))
 	if err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "kept") {
@@ -35,11 +38,11 @@ func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
 	}
 }
 
-// later moves the time on by which something is abandoned, and ends what is.
+// later ends what would be abandoned an hour from now.
 func (l *lab) later(t *testing.T) {
 	t.Helper()
 	err := l.onCatalog(t, func(h *share.Handle, cat *catalog.Catalog) error {
-		left, err := endAbandoned(t.Context(), h.Root(), cat, time.Now().Add(2*abandonedAfter))
+		left, err := endAbandoned(t.Context(), h.Root(), cat, -abandonedAfter)
 		if len(left) > 0 {
 			t.Errorf("left are %q", left)
 		}

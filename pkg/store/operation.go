@@ -177,8 +177,8 @@ func (o *operation) keepAlive(ctx context.Context) (stop func()) {
 		defer tick.Stop()
 		for {
 			select {
-			case now := <-tick.C:
-				if err := o.cat.KeepAlive(o.name, now); err != nil {
+			case <-tick.C:
+				if err := o.cat.KeepAlive(o.name); err != nil {
 					klog.FromContext(ctx).Error(err, "Could not tell that a copy is still being made", "operation", o.name)
 				}
 			case <-ctx.Done():

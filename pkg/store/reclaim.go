@@ -31,9 +31,11 @@ type reclaimer struct {
 	workers int
 	rate    int // entries a second on each export, 0 for no limit
 	after   time.Duration
-	ctx     context.Context
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
+	// abandoned is abandonedAfter, other than in tests.
+	abandoned time.Duration
+	ctx       context.Context
+	stop      context.CancelFunc
+	wg        sync.WaitGroup
 	// upkeep is called on each export when nothing new is to be removed.
 	upkeep func(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog)
 
@@ -53,7 +55,7 @@ type reclaiming struct {
 func newReclaimer(ctx context.Context, shares Shares, workers, rate int) *reclaimer {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	return &reclaimer{
-		shares: shares, workers: workers, rate: rate, after: reclaimAfter, ctx: ctx, stop: stop,
+		shares: shares, workers: workers, rate: rate, after: reclaimAfter, abandoned: abandonedAfter, ctx: ctx, stop: stop,
 		seen: map[volume.Export]bool{}, running: map[volume.Export]*reclaiming{}, backlog: map[volume.Export]*Backlog{},
 	}
 }

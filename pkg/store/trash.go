@@ -50,7 +50,7 @@ func (r *reclaimer) empty(export volume.Export, work *reclaiming) (removed int64
 			return nil
 		}
 		p.cat = cat
-		left, failed := endAbandoned(r.ctx, h.Root(), cat, time.Now())
+		left, failed := endAbandoned(r.ctx, h.Root(), cat, r.abandoned)
 		p.upkeep = func() { r.upkeep(r.ctx, export, h.Root(), cat) }
 		return errors.Join(failed, p.run(left))
 	})
