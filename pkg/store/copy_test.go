@@ -193,6 +193,14 @@ func TestCreateFromRefuses(t *testing.T) {
 	}
 }
 
+// link makes another name of a file.
+func (l *lab) link(t *testing.T, name, link string) {
+	t.Helper()
+	if err := os.Link(filepath.Join(l.dir, name), filepath.Join(l.dir, link)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Whatever step the process is killed at, the same call completes exactly once.
 func TestKilledCopiesAreCompleted(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *lab, *Store, volume.ID, Snapshot) error{
@@ -212,20 +220,21 @@ func TestKilledCopiesAreCompleted(t *testing.T) {
 			return s.DeleteSnapshot(ctx, have.ID, nil)
 		},
 	} {
-		want := slices.Concat(live("pvc-1"), []string{"pvc-1/a", "pvc-1/a/b"})
+		want := slices.Concat(live("pvc-1"), []string{"pvc-1/a", "pvc-1/a/b", "pvc-1/a/link"})
 		if name != "delete snapshot" {
-			want = append(want, snap("snap", "a", "a/b")...)
+			want = append(want, snap("snap", "a", "a/b", "a/link")...)
 		}
 		switch name {
 		case "clone", "restore":
-			want = slices.Concat(want, live("new"), []string{"new/a", "new/a/b"})
+			want = slices.Concat(want, live("new"), []string{"new/a", "new/a/b", "new/a/link"})
 		case "snapshot":
-			want = append(want, snap("new", "a", "a/b")...)
+			want = append(want, snap("new", "a", "a/b", "a/link")...)
 		}
 		for n := 1; ; n++ {
 			l := newLab(t)
 			id := l.create(t, "pvc-1")
 			l.put(t, "pvc-1/a/b")
+			l.link(t, "pvc-1/a/b", "pvc-1/a/link")
 			have := l.snapshot(t, "snap", id)
 			ctx, killed := l.killAt(t.Context(), l.Store, n)
 			err := call(ctx, l, l.Store, id, have)

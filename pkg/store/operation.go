@@ -32,7 +32,8 @@ const endWorkers = 4
 // whoever makes it: what it was to become is then never put in its place.
 type operation struct {
 	cat  *catalog.Catalog
-	name string // below cat.Meta()
+	name string                                       // below cat.Meta()
+	step func(ctx context.Context, name string) error // as of Store
 }
 
 // operationKind is the same for all that make the same thing.
@@ -82,7 +83,7 @@ func (s *Store) beginOperation(ctx context.Context, cat *catalog.Catalog, k key,
 	if err := endOperations(cat, k, name); err != nil {
 		return nil, err
 	}
-	return &operation{cat: cat, name: name}, nil
+	return &operation{cat: cat, name: name, step: s.step}, nil
 }
 
 // endOperations moves all operations for k but one to the trash.
@@ -163,6 +164,9 @@ func (o *operation) copyInto(ctx context.Context, dir string, from *content, wor
 			return o.cat.Meta().OpenRoot(scratch)
 		},
 	})
+	if err == nil && made {
+		err = o.step(ctx, "remove scratch")
+	}
 	if err == nil && made {
 		_, err = tree.Remove(ctx, o.cat.Meta(), scratch, workers)
 	}

@@ -65,6 +65,7 @@ func (l *lab) useAll(t *testing.T) {
 	plain, nested := l.create(t, "pvc-1"), l.createAs(t, l.classed("pvc-2", "team/nested", volume.OnDeleteArchive))
 	adopted := l.createAs(t, l.classed("pvc-3", "adopted", volume.OnDeleteDelete))
 	l.put(t, "pvc-1/file")
+	l.link(t, "pvc-1/file", "pvc-1/link")
 	snap := l.snapshot(t, "snap", plain)
 	l.group(t, "group", plain, nested)
 	clone, err := l.Create(t.Context(), l.from("pvc-4", Source{Snapshot: &snap.ID}))
