@@ -68,29 +68,56 @@ func TestDelayedDeleteSparesAnAdoptedDirectory(t *testing.T) {
 	l.mustHave(t, append(live("data"), "data/precious", ".nfs-csi/names/pvc-1")...)
 }
 
-// held lets do happen while the store's next call is held up at a step.
+// held lets do happen while the store's next call is held up at a step. A test in
+// which no call comes to it fails.
 func (l *lab) held(at string, do func(context.Context)) {
-	step := l.step
+	l.failing(at, nil, do)
+}
+
+// failing is held with a step that fails then.
+func (l *lab) failing(at string, err error, do func(context.Context)) {
+	step, met := l.step, l.awaits(at)
 	l.step = func(ctx context.Context, name string) error {
-		if name == at {
-			l.step = step
-			do(ctx)
+		if name != at {
+			return step(ctx, name)
+		}
+		met()
+		l.step = step
+		do(ctx)
+		if err != nil {
+			return err
 		}
 		return step(ctx, name)
 	}
 }
 
-// failing is held with a step that fails then.
-func (l *lab) failing(at string, err error, do func(context.Context)) {
+// never fails the test when a call comes to a step from now on.
+func (l *lab) never(t *testing.T, at string) {
 	step := l.step
 	l.step = func(ctx context.Context, name string) error {
 		if name == at {
-			l.step = step
-			do(ctx)
-			return err
+			t.Errorf("came to the step %q", at)
 		}
 		return step(ctx, name)
 	}
+}
+
+// awaits notes that a call is to come to a step: without that the test would show
+// nothing.
+func (l *lab) awaits(at string) (met func()) {
+	if l.awaited == nil { // another controller of a lab
+		return func() {}
+	}
+	key := new(at)
+	l.awaited.Store(key, nil)
+	return func() { l.awaited.Delete(key) }
+}
+
+func (l *lab) mustHaveMet(t *testing.T) {
+	l.awaited.Range(func(key, _ any) bool {
+		t.Errorf("no call came to the step %q", *key.(*string))
+		return true
+	})
 }
 
 // A delete that begins anew, as where its mount was stale, is of the volume that it

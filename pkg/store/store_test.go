@@ -35,15 +35,18 @@ type lab struct {
 	// clusterID of the controllers that start.
 	clusterID string
 	all       []*Store
+	awaited   *sync.Map // steps that calls are to come to
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{
 		fake: nfsmounttest.NewFake(), dir: t.TempDir(),
-		export: volume.Export{Server: "nfs.test", Share: "/export"},
+		export:  volume.Export{Server: "nfs.test", Share: "/export"},
+		awaited: &sync.Map{},
 	}
 	l.fake.AddExport(l.export, l.dir)
+	t.Cleanup(func() { l.mustHaveMet(t) })
 	l.Store = l.start(t)
 	return l
 }
