@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -73,7 +74,7 @@ func use(ctx context.Context, dir, driver string) error {
 	}
 	installed = dir
 	if dir == manifestsDir {
-		if err := allowInline(ctx); err != nil {
+		if err := errors.Join(allowInline(ctx), nameCluster(ctx)); err != nil {
 			return err
 		}
 	}
@@ -86,6 +87,19 @@ func allowInline(ctx context.Context) error {
 		return err
 	}
 	return kubectl(ctx, "-n", driverNamespace, "create", "configmap", "nfs-csi-ephemeral", "--from-literal=servers="+inlineServers())
+}
+
+// nameCluster gives the cluster the ID that records get, as docs/install.md does.
+func nameCluster(ctx context.Context) error {
+	client, err := newClient()
+	if err != nil {
+		return err
+	}
+	system, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	return kubectl(ctx, "-n", driverNamespace, "create", "configmap", "nfs-csi-cluster", "--from-literal=id="+string(system.UID))
 }
 
 // install applies the manifests as a user would and waits for the driver.
