@@ -118,6 +118,15 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	}()
 	<-entered
 	cancel()
+	// The stop has begun when nobody is let in any more; the request is still there.
+	refused(t, server.Addr().String())
+	select {
+	case code := <-answered:
+		t.Errorf("the request under way was answered %d by the stop", code)
+	case err := <-stopped:
+		t.Fatalf("Run() = %v with a request under way", err)
+	default:
+	}
 	close(release)
 	if code := <-answered; code != http.StatusOK {
 		t.Errorf("request under way at stop was answered %d", code)
@@ -128,6 +137,19 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	if _, err := net.DialTimeout("tcp", server.Addr().String(), time.Second); err == nil {
 		t.Error("still listening after Run returned")
 	}
+}
+
+// refused waits until connections to the address are.
+func refused(t *testing.T, addr string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return
+		}
+		conn.Close()
+	}
+	t.Fatal("still listening")
 }
 
 func TestRunReportsADeadListener(t *testing.T) {
