@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -293,36 +294,57 @@ func TestAnswerComesBeforeTheDeadline(t *testing.T) {
 }
 
 func TestTheNextCallJoinsTheCopy(t *testing.T) {
-	l := newLab(t)
-	id := l.create(t, "pvc-1")
-	l.put(t, "pvc-1/file")
-	_, release := l.blockAt("put snapshot in its place")
-	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	_, err := l.CreateSnapshot(short, l.snapshotReq("s", id))
-	if !errors.Is(err, volume.ErrInProgress) || !strings.Contains(err.Error(), "copying 10 B, 1 files") {
-		t.Errorf("got %v, want ErrInProgress with the progress", err)
-	}
-	if copies, _, _ := l.CopyBacklog(); copies != 1 {
-		t.Errorf("%d copies in the backlog", copies)
-	}
-	if err := l.Delete(t.Context(), id, nil); !errors.Is(err, volume.ErrInUse) {
-		t.Errorf("delete of the source: %v, want ErrInUse", err)
-	}
-	joined := make(chan error, 1)
-	go func() {
-		_, err := l.CreateSnapshot(t.Context(), l.snapshotReq("s", id))
-		joined <- err
-	}()
-	release()
-	if err := <-joined; err != nil {
-		t.Error(err)
-	}
-	l.copies.wg.Wait()
-	if err := l.Delete(t.Context(), id, nil); err != nil {
-		t.Error(err)
-	}
-	l.mustHave(t, snap("s", "file")...)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		id := l.create(t, "pvc-1")
+		l.put(t, "pvc-1/file")
+		copied := 0
+		free := make(chan struct{})
+		l.step = func(ctx context.Context, step string) error {
+			switch step {
+			case "copy":
+				copied++
+			case "put snapshot in its place":
+				<-free
+			}
+			return ctx.Err()
+		}
+		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := l.CreateSnapshot(short, l.snapshotReq("s", id))
+		if !errors.Is(err, volume.ErrInProgress) || !strings.Contains(err.Error(), "copying 10 B, 1 files") {
+			t.Errorf("got %v, want ErrInProgress with the progress", err)
+		}
+		if copies, _, _ := l.CopyBacklog(); copies != 1 {
+			t.Errorf("%d copies in the backlog", copies)
+		}
+		if err := l.Delete(t.Context(), id, nil); !errors.Is(err, volume.ErrInUse) {
+			t.Errorf("delete of the source: %v, want ErrInUse", err)
+		}
+		joined := make(chan error, 1)
+		go func() {
+			_, err := l.CreateSnapshot(t.Context(), l.snapshotReq("s", id))
+			joined <- err
+		}()
+		synctest.Wait() // until both the copy and the second call wait
+		select {
+		case err := <-joined:
+			t.Fatalf("the second call did not wait for the copy: %v", err)
+		default:
+		}
+		close(free)
+		if err := <-joined; err != nil {
+			t.Error(err)
+		}
+		l.copies.wg.Wait()
+		if copied != 1 {
+			t.Errorf("copied %d times", copied)
+		}
+		if err := l.Delete(t.Context(), id, nil); err != nil {
+			t.Error(err)
+		}
+		l.mustHave(t, snap("s", "file")...)
+	})
 }
 
 func TestFailureIsKeptForTheNextCall(t *testing.T) {
@@ -451,29 +473,39 @@ func TestCopyToAFullExport(t *testing.T) {
 	on.mustHaveNoTemp(t)
 }
 
+// Three controllers that make the same volumes and snapshots at the same time end each
+// other's copies, and say so. Each gets what one of them has made.
 func TestTwoControllersCopy(t *testing.T) {
 	l := newLab(t)
 	id := l.create(t, "pvc-1")
 	l.put(t, "pvc-1/file")
 	stores := []*Store{l.Store, l.start(t), l.start(t)}
+	const patience = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	until := func(what string, call func() error) {
+		err := call()
+		for errors.Is(err, volume.ErrInProgress) && ctx.Err() == nil {
+			err = call()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 	for round := range 15 {
 		var wg sync.WaitGroup
-		for _, s := range stores {
+		for i, s := range stores {
 			wg.Go(func() {
-				for range 1000 {
-					_, err := s.Create(t.Context(), l.from(fmt.Sprint("c", round), Source{Volume: &id}))
-					if err == nil {
-						return
-					}
-				}
+				until(fmt.Sprintf("controller %d, clone %d", i, round), func() error {
+					_, err := s.Create(ctx, l.from(fmt.Sprint("c", round), Source{Volume: &id}))
+					return err
+				})
 			})
 			wg.Go(func() {
-				for range 1000 {
-					_, err := s.CreateSnapshot(t.Context(), l.snapshotReq(fmt.Sprint("s", round), id))
-					if err == nil {
-						return
-					}
-				}
+				until(fmt.Sprintf("controller %d, snapshot %d", i, round), func() error {
+					_, err := s.CreateSnapshot(ctx, l.snapshotReq(fmt.Sprint("s", round), id))
+					return err
+				})
 			})
 		}
 		wg.Wait()

@@ -81,7 +81,7 @@ func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Ca
 		op, err = s.beginOperation(ctx, cat, k, catalog.SnapshotData)
 	}
 	if err == nil {
-		err = s.makeCopy(ctx, h.Root(), cat, op, from, want, t)
+		err = op.unlessTaken(s.makeCopy(ctx, h.Root(), cat, op, from, want, t))
 	}
 	if err != nil {
 		if op != nil && ctx.Err() == nil {
@@ -174,7 +174,9 @@ func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalo
 			return err
 		}
 		// The record may have gone with a delete that did not know of this.
-		if _, err := cat.Read(want.SubDir); err != nil {
+		if _, err := cat.Read(want.SubDir); errors.Is(err, fs.ErrNotExist) {
+			return errUnclaimed
+		} else if err != nil {
 			return err
 		}
 		if err := op.placeVolume(root, want.SubDir); err != nil {

@@ -80,10 +80,7 @@ func (g *groupCopy) open(ctx context.Context, h *share.Handle) error {
 func (g *groupCopy) take(ctx context.Context, t task) error {
 	rec := catalog.Group{Name: g.req.Name, ID: g.id.String(), Created: time.Now().UTC()}
 	if err := g.fill(ctx, &rec, t); err != nil {
-		if g.op.taken(err) {
-			err = errTaken
-		}
-		return err
+		return g.op.unlessTaken(err)
 	}
 	if err := g.op.cat.WriteGroup(g.op.name, rec); err != nil {
 		return err

@@ -33,6 +33,7 @@ const endWorkers = 4
 type operation struct {
 	cat  *catalog.Catalog
 	name string                                       // below cat.Meta()
+	dirs []string                                     // that it was made with
 	step func(ctx context.Context, name string) error // as of Store
 }
 
@@ -75,15 +76,16 @@ func (s *Store) beginOperation(ctx context.Context, cat *catalog.Catalog, k key,
 	if err := cat.Meta().Mkdir(name, 0o700); err != nil {
 		return nil, err
 	}
+	op := &operation{cat: cat, name: name, dirs: dirs, step: s.step}
 	for _, dir := range dirs {
 		if err := cat.Meta().Mkdir(path.Join(name, dir), 0o700); err != nil {
-			return nil, err
+			return nil, op.unlessTaken(err)
 		}
 	}
 	if err := endOperations(cat, k, name); err != nil {
 		return nil, err
 	}
-	return &operation{cat: cat, name: name, step: s.step}, nil
+	return op, nil
 }
 
 // endOperations moves all operations for k but one to the trash.
@@ -203,14 +205,18 @@ func (o *operation) end(ctx context.Context) error {
 	return err
 }
 
-// taken tells whether an error comes from another one's having ended the
-// operation.
-func (o *operation) taken(err error) bool {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return false
+// unlessTaken returns errTaken instead of an error that another controller caused by
+// ending the operation.
+func (o *operation) unlessTaken(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
+		return err
 	}
-	_, err = o.cat.Meta().Lstat(o.name)
-	return errors.Is(err, fs.ErrNotExist)
+	for _, dir := range append(o.dirs, ".") { // which go one after the other
+		if _, lookErr := o.cat.Meta().Lstat(path.Join(o.name, dir)); errors.Is(lookErr, fs.ErrNotExist) {
+			return errTaken
+		}
+	}
+	return err
 }
 
 // placeVolume renames the copy to its place in the export, where parents may be
@@ -250,13 +256,15 @@ func (o *operation) place(where string) error {
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
 		return errFaster
 	}
-	if o.taken(err) {
-		return errTaken
-	}
-	return err
+	return o.unlessTaken(err)
 }
 
 // errFaster: another controller has made the same.
 var errFaster = errors.New("it is there already")
 
-var errTaken = fmt.Errorf("%w: another controller makes it as well", volume.ErrInProgress)
+var (
+	errTaken = fmt.Errorf("%w: another controller makes it as well", volume.ErrInProgress)
+	// errUnclaimed: a controller whose copy failed, or a delete, has taken back what
+	// belongs to the volume.
+	errUnclaimed = fmt.Errorf("%w: its record was removed while it was copied", volume.ErrInProgress)
+)

@@ -105,7 +105,7 @@ func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalo
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := s.takeSnapshot(ctx, op, from, id, req, t); err != nil {
+	if err := op.unlessTaken(s.takeSnapshot(ctx, op, from, id, req, t)); err != nil {
 		if ctx.Err() == nil {
 			err = errors.Join(err, op.end(ctx))
 		}
