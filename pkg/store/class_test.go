@@ -279,3 +279,18 @@ func TestPruneAgainstCreate(t *testing.T) {
 	stores[1].reclaim.wg.Wait()
 	l.mustHave(t)
 }
+
+// What a VolumeAttributesClass says wins over the class, from the beginning.
+func TestMutableParametersWin(t *testing.T) {
+	l := newLab(t)
+	req := l.classed("pvc-1", "data", volume.OnDeleteDelete)
+	req.Params.Mode = 0o755
+	req.Mutable = volume.Mutable{OnDelete: volume.OnDeleteRetain, Mode: 0o711}
+	id := l.createAs(t, req)
+	if rec := l.record(t, "data"); id.OnDelete != volume.OnDeleteRetain || rec.OnDelete != volume.OnDeleteRetain || rec.Mode != 0o711 {
+		t.Errorf("made %s, the record says %s and mode %s", id, rec.OnDelete, rec.Mode)
+	}
+	if mode, _, _ := l.stat(t, "data"); mode != 0o711 {
+		t.Errorf("mode %s", mode)
+	}
+}
