@@ -62,10 +62,7 @@ func (e *env) snapshotAndRestore(class string, claim *corev1.PersistentVolumeCla
 	snapshot := e.createSnapshot(claim)
 	e.waitSnapshotReady(snapshot)
 	e.write(source, "greeting", "changed since\n")
-	group := snapshotGroup
-	restored := e.createClaimFrom(class, &corev1.TypedLocalObjectReference{
-		APIGroup: &group, Kind: "VolumeSnapshot", Name: snapshot,
-	})
+	restored := e.createClaimFrom(class, fromSnapshot(snapshot))
 	volume := e.waitBound(restored)
 	if got := e.read(volume.Name, "greeting"); got != "hello\n" {
 		e.t.Errorf("the restored file holds %q", got)
