@@ -69,29 +69,39 @@ func (c *contents) on(export volume.Export) map[string]SnapshotContent {
 }
 
 // refresh takes in the snapshots that others have made and drops those that they have
-// deleted. Records do not change, so only those that are new are read.
-func (c *contents) refresh(ctx context.Context, export volume.Export, cat *catalog.Catalog) error {
+// deleted. Records do not change, so only those that are new are read. It is not whole
+// when it gave way to what was waiting.
+func (c *contents) refresh(ctx context.Context, export volume.Export, cat *catalog.Catalog, waiting func() bool) (whole bool, err error) {
 	before, there := c.on(export), map[volume.SnapshotID]bool{}
 	for place, err := range cat.SnapshotPlaces("") {
 		if err := errors.Join(err, ctx.Err()); err != nil {
-			return fmt.Errorf("sizes of snapshots: %w", err)
+			return false, fmt.Errorf("sizes of snapshots: %w", err)
 		}
 		if known, ok := before[place]; ok {
 			there[known.ID] = true
 			continue
 		}
-		snap, err := readSnapshot(cat, place)
-		if _, broken := errors.AsType[*catalog.BrokenError](err); broken || errors.Is(err, fs.ErrNotExist) {
-			continue
+		if waiting() {
+			return false, nil
 		}
-		if err != nil {
-			return fmt.Errorf("sizes of snapshots: %w", err)
+		if err := c.read(cat, place); err != nil {
+			return false, fmt.Errorf("sizes of snapshots: %w", err)
 		}
-		c.saw(snap)
 	}
 	c.forget(export, func(s SnapshotContent) bool {
 		_, known := before[snapshotPlace(s.ID)]
 		return known && !there[s.ID]
 	})
-	return nil
+	return true, nil
+}
+
+func (c *contents) read(cat *catalog.Catalog, place string) error {
+	snap, err := readSnapshot(cat, place)
+	if _, broken := errors.AsType[*catalog.BrokenError](err); broken || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		c.saw(snap)
+	}
+	return err
 }

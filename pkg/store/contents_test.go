@@ -55,11 +55,49 @@ func TestContentsOfSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.reclaim.wg.Wait()
-	err = l.onCatalog(t, func(_ *share.Handle, cat *catalog.Catalog) error {
-		return l.contents.refresh(t.Context(), l.export, cat)
+	l.refresh(t, l.Store, 10)
+	l.mustKnow(t, l.Store, contentOf(made, 0, 0))
+}
+
+// refresh reads at most a number of records, and tells whether that were all.
+func (l *lab) refresh(t *testing.T, s *Store, records int) (whole bool) {
+	t.Helper()
+	err := l.onCatalog(t, func(_ *share.Handle, cat *catalog.Catalog) (err error) {
+		whole, err = s.contents.refresh(t.Context(), l.export, cat, func() bool { records--; return records < 0 })
+		return err
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	l.mustKnow(t, l.Store, contentOf(made, 0, 0))
+	return whole
+}
+
+// What is to be removed does not wait for the records of all snapshots to be read.
+func TestContentsGiveWay(t *testing.T) {
+	l := newLab(t)
+	id := l.create(t, "pvc-1")
+	for _, name := range []string{"a", "b", "c"} {
+		l.snapshot(t, name, id)
+	}
+	other := &Store{}
+	for i, want := range []struct {
+		known int
+		whole bool
+	}{{2, false}, {3, true}, {3, true}} {
+		if whole := l.refresh(t, other, 2); whole != want.whole || len(other.SnapshotContents()) != want.known {
+			t.Errorf("after refresh %d: whole is %v, known are %+v", i+1, whole, other.SnapshotContents())
+		}
+	}
+	later := l.start(t)
+	waiting := true
+	for _, want := range []int{0, 3} {
+		err := l.onCatalog(t, func(h *share.Handle, cat *catalog.Catalog) error {
+			later.upkeep(t.Context(), l.export, h.Root(), cat, func() bool { return waiting })
+			return nil
+		})
+		if got := later.SnapshotContents(); err != nil || len(got) != want {
+			t.Errorf("waiting=%v: known are %+v, %v", waiting, got, err)
+		}
+		waiting = false // it goes on at once, and not in an hour
+	}
 }

@@ -36,8 +36,9 @@ type reclaimer struct {
 	ctx       context.Context
 	stop      context.CancelFunc
 	wg        sync.WaitGroup
-	// upkeep is called on each export when nothing new is to be removed.
-	upkeep func(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog)
+	// upkeep is called on each export when nothing new is to be removed, until something
+	// is.
+	upkeep func(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog, waiting func() bool)
 
 	mu      sync.Mutex
 	seen    map[volume.Export]bool
@@ -94,6 +95,9 @@ func (r *reclaimer) kick(export volume.Export, options []string) {
 	work.options = options
 	work.again()
 }
+
+// waiting tells whether there may be something new to remove.
+func (w *reclaiming) waiting() bool { return len(w.wake) > 0 }
 
 func (w *reclaiming) again() {
 	select {

@@ -51,7 +51,7 @@ func (r *reclaimer) empty(export volume.Export, work *reclaiming) (removed int64
 		}
 		p.cat = cat
 		left, failed := endAbandoned(r.ctx, h.Root(), cat, r.abandoned)
-		p.upkeep = func() { r.upkeep(r.ctx, export, h.Root(), cat) }
+		p.upkeep = func() { r.upkeep(r.ctx, export, h.Root(), cat, work.waiting) }
 		return errors.Join(failed, p.run(left))
 	})
 	return p.removed, remountStale(h, err)
@@ -60,7 +60,7 @@ func (r *reclaimer) empty(export volume.Export, work *reclaiming) (removed int64
 // run gives slices to all that is in the trash and to what found no room there.
 func (p *pass) run(inTmp []string) error {
 	for p.r.ctx.Err() == nil {
-		if len(p.work.queue.fresh) == 0 || len(p.work.wake) > 0 {
+		if len(p.work.queue.fresh) == 0 || p.work.waiting() {
 			if err := p.look(inTmp); err != nil {
 				return err
 			}
@@ -208,7 +208,7 @@ func (p *pass) begin(d *discarded) *slice {
 	length, limit := d.slice()
 	return &slice{
 		pace: p.pace, end: now.Add(length), limit: now.Add(limit),
-		waiting: func() bool { return len(p.work.wake) > 0 },
+		waiting: p.work.waiting,
 	}
 }
 

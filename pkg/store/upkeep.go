@@ -46,13 +46,25 @@ func (u *upkeeps) begin(export volume.Export, now time.Time) *upkeep {
 	return at
 }
 
-func (s *Store) upkeep(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog) {
+// interrupted makes the upkeep go on at the next opportunity.
+func (u *upkeeps) interrupted(at *upkeep) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at.begun = time.Time{}
+}
+
+// upkeep of an export, if it is time for it. It gives way when something is waiting.
+func (s *Store) upkeep(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog, waiting func() bool) {
 	at := s.upkeeps.begin(export, time.Now())
 	if at == nil {
 		return
 	}
-	err := errors.Join(at.sweepRetained(ctx, root, cat, cat.Clock), s.contents.refresh(ctx, export, cat))
-	if err != nil && ctx.Err() == nil {
+	err := at.sweepRetained(ctx, root, cat, cat.Clock)
+	whole, failed := s.contents.refresh(ctx, export, cat, waiting)
+	if !whole && failed == nil {
+		s.upkeeps.interrupted(at)
+	}
+	if err = errors.Join(err, failed); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Could not look through the records of an export", "export", export.String(), "retryIn", upkeepEvery)
 	}
 }
