@@ -89,3 +89,20 @@ func TestDeleteWithoutRoomSparesOthers(t *testing.T) {
 		}
 	}
 }
+
+// A directory without a record that has come in the place of a volume which had one is
+// not that volume's.
+func TestDeleteWithoutRoomSparesWhatHasNoRecord(t *testing.T) {
+	l := newLab(t)
+	id, other := l.create(t, "pvc-1"), l.start(t)
+	l.full("take directory away", func(ctx context.Context) {
+		if err := other.Delete(ctx, id, nil); err != nil {
+			t.Error(err)
+		}
+		l.put(t, "pvc-1/precious")
+	})
+	if err := l.Delete(t.Context(), id, nil); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("got %v, want ENOSPC", err)
+	}
+	l.mustHave(t, "pvc-1", "pvc-1/precious")
+}
