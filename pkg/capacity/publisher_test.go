@@ -1,167 +1,16 @@
 package capacity
 
 import (
-	"context"
 	"errors"
-	"maps"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/types/known/wrapperspb"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
-
-const patience = 20 * time.Second
-
-// driver has the same room everywhere, but where rooms says otherwise.
-type driver struct {
-	mu       sync.Mutex
-	room     int64
-	rooms    map[string]int64 // by zone
-	largest  int64
-	fails    error
-	requests []*csi.GetCapacityRequest
-}
-
-func (d *driver) GetCapacity(_ context.Context, request *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.requests = append(d.requests, request)
-	response := &csi.GetCapacityResponse{AvailableCapacity: d.room}
-	if room, found := d.rooms[request.GetAccessibleTopology().GetSegments()["zone"]]; found {
-		response.AvailableCapacity = room
-	}
-	if d.largest > 0 {
-		response.MaximumVolumeSize = wrapperspb.Int64(d.largest)
-	}
-	return response, d.fails
-}
-
-func (d *driver) set(room int64, fails error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.room, d.fails = room, fails
-}
-
-type world struct {
-	*testing.T
-	client    *fake.Clientset
-	driver    *driver
-	publisher *Publisher
-}
-
-func newWorld(t *testing.T, topology bool, objects ...runtime.Object) *world {
-	t.Helper()
-	return newWorldOf(t, &driver{room: 100}, topology, objects...)
-}
-
-func newWorldOf(t *testing.T, driver *driver, topology bool, objects ...runtime.Object) *world {
-	t.Helper()
-	w := &world{T: t, client: fake.NewClientset(objects...), driver: driver}
-	var err error
-	w.publisher, err = New(Config{
-		Client: w.client, Driver: w.driver, DriverName: driverName, Namespace: "ns", Topology: topology,
-		Owners:       []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "controller", UID: "uid"}},
-		PollInterval: 20 * time.Millisecond, Threads: 2, RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.publisher.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
-	return w
-}
-
-// await waits until the driver's objects are exactly these: class, segment, bytes.
-func (w *world) await(want ...string) []storagev1.CSIStorageCapacity {
-	w.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		list, err := w.client.StorageV1().CSIStorageCapacities("ns").List(w.Context(), metav1.ListOptions{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		found := map[string]bool{}
-		items := slices.DeleteFunc(list.Items, func(o storagev1.CSIStorageCapacity) bool { return o.Labels[driverLabel] != driverName })
-		for _, o := range items {
-			if t, ok := targetOf(&o); ok && o.Capacity != nil {
-				found[t.key()+"="+o.Capacity.String()] = true
-			}
-		}
-		missing := len(items) != len(want)
-		for _, w := range want {
-			missing = missing || !found[w]
-		}
-		if !missing {
-			return items
-		}
-		if time.Now().After(deadline) {
-			w.Fatalf("published are %v, want %v", found, want)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
-func (w *world) awaitMetrics(want map[string]float64) {
-	w.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(w.publisher)
-	deadline := time.Now().Add(patience)
-	for {
-		families, err := registry.Gather()
-		if err != nil {
-			w.Fatal(err)
-		}
-		got := map[string]float64{}
-		for _, family := range families {
-			got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
-		}
-		if maps.Equal(got, want) {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.Fatalf("metrics are %v, want %v", got, want)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
-func late(change ...func(*storagev1.StorageClass)) *storagev1.StorageClass {
-	c := class("late", driverName, storagev1.VolumeBindingWaitForFirstConsumer)
-	for _, apply := range change {
-		apply(c)
-	}
-	return c
-}
-
-func zoned(name, zone string) []runtime.Object {
-	return []runtime.Object{
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": zone}}},
-		&storagev1.CSINode{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, TopologyKeys: []string{"zone"}}}},
-		},
-	}
-}
 
 func TestPublishedForTheWholeCluster(t *testing.T) {
 	w := newWorld(t, false, late(func(c *storagev1.StorageClass) {
@@ -195,7 +44,7 @@ func TestPublishedForEachSegment(t *testing.T) {
 	foreign.Labels[driverLabel] = "other.example"
 	foreign.Capacity = resource.NewQuantity(1, resource.BinarySI)
 	driver := &driver{rooms: map[string]int64{"a": 7, "b": 9}, largest: 5, fails: errors.New("away")}
-	w := newWorldOf(t, driver, true, append(append(zoned("n-a", "a"), zoned("n-b", "b")...), late(),
+	w := newWorldOf(t, driver, func(c *Config) { c.Topology = true }, append(append(zoned("n-a", "a"), zoned("n-b", "b")...), late(),
 		object("kept", "late", in(map[string]string{"zone": "a"})), object("old", "late", in(map[string]string{"zone": "z"})), foreign)...)
 	w.driver.set(0, nil)
 	for _, published := range w.await("late/zone=a=7", "late/zone=b=9") {
@@ -208,7 +57,7 @@ func TestPublishedForEachSegment(t *testing.T) {
 		"csistoragecapacities_desired_current": 2,
 		"csistoragecapacities_obsolete":        0,
 	})
-	objects := w.client.StorageV1().CSIStorageCapacities("ns")
+	objects := w.objects()
 	for name, want := range map[string]int64{"kept": 7, "foreign": 1} {
 		if got, err := objects.Get(t.Context(), name, metav1.GetOptions{}); err != nil || got.Capacity.Value() != want {
 			t.Errorf("%s has %v, %v, want %d", name, got, err, want)
@@ -219,58 +68,86 @@ func TestPublishedForEachSegment(t *testing.T) {
 	}
 }
 
+// The next poll is far away: it is the back-off that has it asked again.
 func TestDriverThatFailsIsAskedAgain(t *testing.T) {
-	w := newWorld(t, false)
-	w.driver.set(0, errors.New("away"))
+	w := newWorldOf(t, &driver{fails: errors.New("away")}, func(c *Config) { c.PollInterval = time.Hour })
 	if err := w.client.Tracker().Add(late()); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(patience)
-	for asked := 0; asked < 3; {
-		w.driver.mu.Lock()
-		asked = len(w.driver.requests)
-		w.driver.mu.Unlock()
-		if time.Now().After(deadline) {
-			t.Fatal("the driver is not asked again")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	w.awaitAsked(3)
 	w.await()
 	w.driver.set(9, nil)
 	w.await("late/=9")
 }
 
-func TestOwner(t *testing.T) {
-	controller := func(kind, name string) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, Controller: new(true)}}
+// What other nodes publish is theirs.
+func TestPublishedForOneNode(t *testing.T) {
+	segment := map[string]string{"zone": "a"}
+	managed := func(name, manager string) *storagev1.CSIStorageCapacity {
+		published := object(name, "late", in(segment))
+		published.Labels[managedByLabel] = manager
+		return published
 	}
-	partial := func(version, kind, name string, owners []metav1.OwnerReference) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{
-			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: kind},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-of-" + "x", OwnerReferences: owners},
+	w := newWorldOf(t, &driver{rooms: map[string]int64{"a": 7}}, func(c *Config) {
+		c.Topology, c.Node, c.Segment = true, "n-a", segment
+	}, append(zoned("n-b", "b"), late(), managed("of-all", managedBy), managed("of-n-b", managerOf("n-b")), managed("spare", managerOf("n-a")), managed("own", managerOf("n-a")))...)
+	w.awaitMetrics(map[string]float64{
+		"csistoragecapacities_desired_goal":    1,
+		"csistoragecapacities_desired_current": 1,
+		"csistoragecapacities_obsolete":        0,
+	})
+	w.eventually("the object has the node's room", func() bool { return w.room("own") == 7 })
+	for _, name := range []string{"of-all", "of-n-b"} {
+		if room := w.room(name); room != -1 {
+			t.Errorf("%s was touched: it has room for %d", name, room)
 		}
 	}
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
+	if _, err := w.objects().Get(t.Context(), "spare", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the second object of the node: %v", err)
 	}
-	client := metadatafake.NewSimpleMetadataClient(scheme,
-		partial("v1", "Pod", "pod", controller("ReplicaSet", "set")),
-		partial("apps/v1", "ReplicaSet", "set", controller("Deployment", "deployment")),
-		partial("apps/v1", "Deployment", "deployment", nil))
-	for level, want := range []string{"Pod/pod", "ReplicaSet/set", "Deployment/deployment"} {
-		owners, err := Owner(t.Context(), client, "ns", "pod", level)
-		if err != nil {
-			t.Fatal(err)
+}
+
+// What has not changed is not written again, and what another owner left is.
+func TestOnlyChangesAreWritten(t *testing.T) {
+	left := object("left", "late", in(nil))
+	left.Capacity = resource.NewQuantity(100, resource.BinarySI)
+	left.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "predecessor", UID: "other"}}
+	w := newWorld(t, false, late(), left)
+	w.eventually("the owner is this one", func() bool {
+		got, err := w.objects().Get(t.Context(), "left", metav1.GetOptions{})
+		return err == nil && len(got.OwnerReferences) == 1 && got.OwnerReferences[0].UID == "uid"
+	})
+	w.awaitAsked(5)
+	updates := 0
+	for _, action := range w.client.Actions() {
+		if action.GetVerb() == "update" {
+			updates++
 		}
-		if got := owners[0].Kind + "/" + owners[0].Name; got != want || owners[0].UID == "" {
-			t.Errorf("level %d: %v, want %s", level, owners, want)
+	}
+	// The second, where the cache had not seen the first.
+	if updates > 2 {
+		t.Errorf("%d updates for one change", updates)
+	}
+}
+
+// One of the same name may have taken the place of what was looked at.
+func TestOnlyWhatWasLookedAtIsRetracted(t *testing.T) {
+	old := object("old", "late", in(map[string]string{"zone": "z"}))
+	old.UID = "of-old"
+	w := newWorld(t, false, late(), old)
+	w.await("late/=100")
+	deleted := 0
+	for _, action := range w.client.Actions() {
+		deletion, ok := action.(clienttesting.DeleteActionImpl)
+		if !ok {
+			continue
+		}
+		deleted++
+		if p := deletion.DeleteOptions.Preconditions; p == nil || p.UID == nil || *p.UID != "of-old" {
+			t.Errorf("deleted whatever has the name: %v", deletion.DeleteOptions)
 		}
 	}
-	if owners, err := Owner(t.Context(), client, "ns", "pod", NoOwner); owners != nil || err != nil {
-		t.Errorf("no level: %v, %v", owners, err)
-	}
-	if _, err := Owner(t.Context(), client, "ns", "pod", 3); err == nil {
-		t.Error("nothing is above a Deployment")
+	if deleted == 0 {
+		t.Error("nothing was deleted")
 	}
 }
