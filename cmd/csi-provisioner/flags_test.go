@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
@@ -271,5 +273,27 @@ func TestRateLimit(t *testing.T) {
 				t.Errorf("QPS %g, burst %d, want %g, %d", config.QPS, config.Burst, test.wantQPS, test.wantBurst)
 			}
 		})
+	}
+}
+
+// Renewing the lease waits neither behind the work's requests nor for one that hangs.
+func TestLeaseClientHasLimitsOfItsOwn(t *testing.T) {
+	made, err := Config{Master: "https://m", KubeAPIQPS: 1, LeaderElection: LeaderElectionConfig{RenewDeadline: 10 * time.Second}}.clients()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := func(from kubernetes.Interface) *rest.RESTClient {
+		restClient, ok := from.CoordinationV1().RESTClient().(*rest.RESTClient)
+		if !ok {
+			t.Fatalf("%T", from.CoordinationV1().RESTClient())
+		}
+		return restClient
+	}
+	work, lease := client(made.work), client(made.lease)
+	if work.GetRateLimiter() == nil || lease.GetRateLimiter() != nil {
+		t.Errorf("rate limits are %v of the work and %v of the lease", work.GetRateLimiter(), lease.GetRateLimiter())
+	}
+	if work.Client.Timeout != 0 || lease.Client.Timeout != 5*time.Second {
+		t.Errorf("timeouts are %s of the work and %s of the lease", work.Client.Timeout, lease.Client.Timeout)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -75,6 +76,29 @@ func TestLeaderFinishesThenGivesTheLeaseBack(t *testing.T) {
 	close(finish)
 	if err := await(t, "the end", done); err != nil {
 		t.Errorf("run() = %v after a clean stop", err)
+	}
+	if identity := holder(t, client); identity != "" {
+		t.Errorf("the lease is still %s's", identity)
+	}
+}
+
+// Something else has changed the lease since it was last renewed.
+func TestLeaseIsGivenBackDespiteAConflict(t *testing.T) {
+	client := fake.NewClientset()
+	var done atomic.Bool
+	var conflicts atomic.Int32
+	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if !done.Load() || conflicts.Add(1) > 2 {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), testLease, errors.New("modified"))
+	})
+	err := testElection(client).run(t.Context(), testLease, func(context.Context) error {
+		done.Store(true)
+		return nil
+	})
+	if err != nil || conflicts.Load() < 3 {
+		t.Errorf("run() = %v after %d updates of which 2 were to conflict", err, conflicts.Load())
 	}
 	if identity := holder(t, client); identity != "" {
 		t.Errorf("the lease is still %s's", identity)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -34,17 +33,6 @@ func TestNodeDeploymentRefused(t *testing.T) {
 				t.Errorf("validate() = %v, want an error that says %q", err, test.says)
 			}
 		})
-	}
-}
-
-func TestNodeFlagsAreRead(t *testing.T) {
-	t.Setenv("NODE_NAME", "n")
-	parsed, err := parseFlags([]string{"--node-deployment", "--node-deployment-immediate-binding=false", "--node-deployment-base-delay=1s", "--node-deployment-max-delay=2s"}, &bytes.Buffer{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (NodeConfig{Enabled: true, BaseDelay: time.Second, MaxDelay: 2 * time.Second, Name: "n"}); parsed.config.Node != want {
-		t.Errorf("got %+v, want %+v", parsed.config.Node, want)
 	}
 }
 

@@ -84,3 +84,18 @@ func TestRemoveIsWrittenWhenItReturns(t *testing.T) {
 		t.Errorf("written are a %q and b %q", a, b)
 	}
 }
+
+// The answer to the write was lost: what it took out is in the making still.
+func TestRemoveThatCameThroughAllTheSame(t *testing.T) {
+	client := fake.NewClientset()
+	j, _ := run(t, client)
+	begin(t, j, "a")
+	loseAnswer(t, client)
+	if err := j.Remove(t.Context(), "a"); !errors.Is(err, ErrNotWritten) {
+		t.Fatalf("Remove() = %v", err)
+	}
+	if got := written(t, client, "a"); got != "" {
+		t.Fatalf("the write did not come through: written is %s", got)
+	}
+	eventually(t, "it is written again", func() bool { return written(t, client, "a") == `{"of":"a"}` })
+}

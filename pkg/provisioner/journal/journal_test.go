@@ -169,11 +169,9 @@ func TestFailedFirstWrite(t *testing.T) {
 	}
 }
 
-// A write whose answer is lost must not leave an entry that nobody ends.
-func TestWriteThatCameThroughAllTheSame(t *testing.T) {
-	client := fake.NewClientset()
-	j, stop := run(t, client)
-	begin(t, j, "before")
+// loseAnswer has the next update come through and fail.
+func loseAnswer(t *testing.T, client *fake.Clientset) {
+	t.Helper()
 	var lost atomic.Bool
 	client.PrependReactor("update", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if lost.Swap(true) {
@@ -185,6 +183,14 @@ func TestWriteThatCameThroughAllTheSame(t *testing.T) {
 		}
 		return true, nil, errors.New("connection lost")
 	})
+}
+
+// A write whose answer is lost must not leave an entry that nobody ends.
+func TestWriteThatCameThroughAllTheSame(t *testing.T) {
+	client := fake.NewClientset()
+	j, stop := run(t, client)
+	begin(t, j, "before")
+	loseAnswer(t, client)
 	if err := j.Begin(t.Context(), "a", []byte("{}")); err == nil {
 		t.Fatal("Begin() = nil")
 	}

@@ -72,6 +72,7 @@ func host(names ...string) corev1.NodeSelectorRequirement {
 func TestHolds(t *testing.T) {
 	zone := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
 	not := corev1.NodeSelectorRequirement{Key: "host", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"n2"}}
+	notHere := corev1.NodeSelectorRequirement{Key: "host", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"n1"}}
 	byName := on(host("n1"))
 	byName.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchFields = []corev1.NodeSelectorRequirement{{Key: "metadata.name"}}
 	either := on(host("n2"))
@@ -88,6 +89,7 @@ func TestHolds(t *testing.T) {
 		"there":                        {on(host("n2")), false},
 		"here in a zone nobody is in":  {on(host("n1"), zone), false},
 		"anywhere but there":           {on(not), false},
+		"anywhere but here":            {on(notHere), false},
 		"by a field":                   {byName, false},
 		"a term that says nothing":     {on(), false},
 		"no affinity":                  {savedVolume("", "nfs.example", "a"), false},

@@ -70,6 +70,22 @@ func TestFailure(t *testing.T) {
 	}
 }
 
+func TestNothingMade(t *testing.T) {
+	nothing := map[codes.Code]bool{
+		codes.InvalidArgument: true,
+		codes.NotFound:        true,
+		codes.AlreadyExists:   true,
+		codes.OutOfRange:      true,
+		codes.Unimplemented:   true,
+	}
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		failure := NewFailure("CreateVolume", "d", status.Error(code, "x"), func(s string) string { return s })
+		if got := failure.NothingMade(); got != nothing[code] {
+			t.Errorf("%s: nothing was made: %t, want %t", code, got, nothing[code])
+		}
+	}
+}
+
 func TestFailureIsBounded(t *testing.T) {
 	long := strings.Repeat("ä", maxMessageBytes)
 	for _, code := range []codes.Code{codes.Internal, codes.Unavailable} {

@@ -237,6 +237,7 @@ func TestGrants(t *testing.T) {
 		"another's":       {Grant{GrantSpec{[]GrantFrom{{Kind: "PersistentVolumeClaim", Namespace: "team-c"}}, []GrantTo{to}}}, false},
 		"no claims":       {Grant{GrantSpec{[]GrantFrom{{Group: "x", Kind: "PersistentVolumeClaim", Namespace: "team-a"}}, []GrantTo{to}}}, false},
 		"claims only":     {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{Kind: "PersistentVolumeClaim"}}}}, false},
+		"another API's":   {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{"example.com", "VolumeSnapshot", nil}}}}, false},
 		"nothing granted": {Grant{}, false},
 	}
 	for name, test := range tests {

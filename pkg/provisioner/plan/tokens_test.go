@@ -15,7 +15,7 @@ func expandingClass(value string) map[string]string {
 
 func labelled(claim *corev1.PersistentVolumeClaim) {
 	claim.Labels = map[string]string{"app": "web", "empty": ""}
-	claim.Annotations = map[string]string{"a/b": "blue", "path": "../x", "nested": "x/y", "token": "${pv.name}", "up": ".."}
+	claim.Annotations = map[string]string{"a/b": "blue", "path": "../x", "nested": "x/y", "token": "${pv.name}", "up": "..", "here": "."}
 }
 
 func TestExpandedParameters(t *testing.T) {
@@ -49,6 +49,7 @@ func TestExpandedParametersRefused(t *testing.T) {
 		"${pvc.annotations['path']}":   `"../x"`,
 		"${pvc.annotations['nested']}": `"x/y"`,
 		"${pvc.annotations['up']}":     `".."`,
+		"${pvc.annotations['here']}":   `"."`,
 		"${pvc.annotations['token']}":  `"${pv.name}"`,
 		"${pvc.metadata.name}":         "unknown token ${pvc.metadata.name}",
 		"${pvc.name":                   "not closed",
