@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,11 +45,20 @@ func (w *world) addSnapshot(name string, finalizers ...string) {
 
 func (w *world) protected(snapshot string) bool {
 	w.Helper()
-	object, err := w.dynamic.Resource(snapshotResource()).Namespace("team-a").Get(w.Context(), snapshot, metav1.GetOptions{})
+	protected, err := w.isProtected(w.Context(), snapshot)
 	if err != nil {
 		w.Fatal(err)
 	}
-	return slices.Contains(object.GetFinalizers(), snapshotFinalizer)
+	return protected
+}
+
+// isProtected is protected for goroutines other than the test's.
+func (w *world) isProtected(ctx context.Context, snapshot string) (bool, error) {
+	object, err := w.dynamic.Resource(snapshotResource()).Namespace("team-a").Get(ctx, snapshot, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	return slices.Contains(object.GetFinalizers(), snapshotFinalizer), nil
 }
 
 // newSourceWorld is one whose driver has snapshots and clones.
@@ -139,9 +148,9 @@ func TestFailedListRemovesNoFinalizer(t *testing.T) {
 func TestManyRestoresOfOneSnapshot(t *testing.T) {
 	w := newSourceWorld(t)
 	w.addSnapshot("monday")
-	w.driver.OnCreate(func(_ context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
-		if strings.HasPrefix(request.GetName(), "pvc-uid-") && !w.protected("monday") {
-			t.Errorf("%s is made from an unprotected snapshot", request.GetName())
+	w.driver.OnCreate(func(ctx context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if protected, err := w.isProtected(ctx, "monday"); err != nil || !protected {
+			t.Errorf("%s is made from an unprotected snapshot, %v", request.GetName(), err)
 		}
 		return next()
 	})
@@ -159,6 +168,31 @@ func TestManyRestoresOfOneSnapshot(t *testing.T) {
 		w.touchClaim(claim, "bound")
 	}
 	eventually(t, "the protection is taken back", func() bool { return !w.protected("monday") })
+}
+
+// Somebody else changes the snapshot at the same time.
+func TestSnapshotIsProtectedDespiteAConflict(t *testing.T) {
+	w := newSourceWorld(t)
+	w.addSnapshot("monday")
+	var patches atomic.Int32
+	w.dynamic.PrependReactor("patch", "volumesnapshots", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if patches.Add(1) > 2 {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "monday", errors.New("modified"))
+	})
+	w.run()
+	w.createClaim(restored("data", "monday"))
+	w.awaitVolume("pvc-uid-data")
+	w.awaitEvent("ProvisioningSucceeded", "pvc-uid-data")
+	for _, event := range w.events() {
+		if event.Reason == "ProvisioningFailed" {
+			t.Errorf("the claim is bothered with it: %s", event.Message)
+		}
+	}
+	if patches.Load() < 3 {
+		t.Errorf("%d patches, of which 2 were to conflict", patches.Load())
+	}
 }
 
 // Another driver's provisioner may still be at work on what no claim wants any

@@ -136,6 +136,32 @@ func TestClaimDeletedWhileDriverWorks(t *testing.T) {
 	w.awaitVolume("pvc-uid-data")
 }
 
+// The same while the claim is still there, waiting for its finalizers.
+func TestClaimIsGoingWhileDriverWorks(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	var going atomic.Bool
+	w.driver.OnCreate(func(_ context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if !going.Load() {
+			return nil, status.Error(codes.DeadlineExceeded, "still at it")
+		}
+		return next()
+	})
+	claim := testClaim("data")
+	w.createClaim(claim)
+	w.awaitEvent("ProvisioningFailed", "still at it")
+	claim = claim.DeepCopy()
+	claim.DeletionTimestamp, claim.Finalizers = new(metav1.Now()), []string{"example.com/hold"}
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), claim, "team-a"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cache has it", func() bool {
+		cached, err := w.provisioner.claims.PersistentVolumeClaims("team-a").Get("data")
+		return err == nil && cached.DeletionTimestamp != nil
+	})
+	going.Store(true)
+	w.awaitVolume("pvc-uid-data")
+}
+
 func TestFinalFailureOfADeletedClaimIsForgotten(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	w.driver.OnCreate(func(context.Context, *csi.CreateVolumeRequest, func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {

@@ -144,12 +144,13 @@ func (s *session) refuseHeld(volume *corev1.PersistentVolume) error {
 	}
 	source := volume.Spec.CSI
 	for _, other := range others {
-		if other.Name == volume.Name || s.isElsewhere(other) || s.deleted.has(other.Name) {
+		if other.Name == volume.Name || s.isElsewhere(other) || !s.migration.Same(klog.Background(), other, source.Driver, source.VolumeHandle) {
 			continue
 		}
-		if s.migration.Same(klog.Background(), other, source.Driver, source.VolumeHandle) {
-			return fmt.Errorf("%w that CSI driver %s made for this claim, %s: it is not given to both", errHeld, source.Driver, other.Name)
+		if s.deleted.has(other.Name) {
+			return fmt.Errorf("PersistentVolume %s, which is for the same volume, is being deleted", other.Name)
 		}
+		return fmt.Errorf("%w that CSI driver %s made for this claim, %s: it is not given to both", errHeld, source.Driver, other.Name)
 	}
 	return nil
 }

@@ -94,22 +94,29 @@ func TestVolumeThatIsRefusedOutlivesTheProcess(t *testing.T) {
 }
 
 func TestVolumeThatIsRefusedOfADeletedClaim(t *testing.T) {
-	w := newWorld(t, nil, testClass(nil))
-	r := w.refusal(invalid())
-	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "is kept")
-	w.deleteClaim("data")
-	w.awaitEmptyJournal()
-	w.wantCalls(1, 1)
-	if volumes := w.driver.Volumes(); len(volumes) != 0 {
-		t.Errorf("left behind: %v", volumes)
+	for name, refused := range map[string]error{
+		"invalid":   invalid(),
+		"forbidden": apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "pvc-uid-data", errors.New("label it")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, testClass(nil))
+			r := w.refusal(refused)
+			w.createClaim(testClaim("data"))
+			w.awaitEvent("ProvisioningFailed", "is kept")
+			w.deleteClaim("data")
+			w.awaitEmptyJournal()
+			w.wantCalls(1, 1)
+			if volumes := w.driver.Volumes(); len(volumes) != 0 {
+				t.Errorf("left behind: %v", volumes)
+			}
+			// The queue has known the deleted claim, and gets to it before the next one.
+			r.allow()
+			w.createClaim(testClaim("next"))
+			w.awaitVolume("pvc-uid-next")
+			eventually(t, "the queue is empty", func() bool { return w.provisioning("uid-data") == 0 })
+			w.wantCalls(2, 1)
+		})
 	}
-	// The queue has known the deleted claim, and gets to it before the next one.
-	r.allow()
-	w.createClaim(testClaim("next"))
-	w.awaitVolume("pvc-uid-next")
-	eventually(t, "the queue is empty", func() bool { return w.provisioning("uid-data") == 0 })
-	w.wantCalls(2, 1)
 }
 
 // provisioning is how often a claim has failed, as far as the queue remembers.
@@ -213,5 +220,34 @@ func TestVolumeThatIsRefusedAndDeletedByHand(t *testing.T) {
 	w.wantCalls(2, 1)
 	if volumes := w.driver.Volumes(); volumes["pvc-uid-data"] == nil {
 		t.Errorf("the claim's PersistentVolume is for none of %v", volumes)
+	}
+}
+
+// The claim is gone, too, and the PersistentVolume takes its time to go.
+func TestVolumeOfAPersistentVolumeThatIsGoing(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	r := w.refusal(invalid())
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "is kept")
+	w.kill()
+	w.deleteClaim("data")
+	if err := w.client.Tracker().Add(byHand(corev1.VolumeReleased)); err != nil {
+		t.Fatal(err)
+	}
+	var goes atomic.Bool
+	w.client.PrependReactor("delete", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !goes.Load(), nil, errors.New("the API server is away")
+	})
+	r.allow()
+	w.run()
+	w.awaitEvent("ProvisioningCleanupFailed", "PersistentVolume by-hand, which is for the same volume, is being deleted")
+	if w.volume("pvc-uid-data") != nil {
+		t.Error("a volume that is being deleted has got another PersistentVolume")
+	}
+	goes.Store(true)
+	w.awaitGone("by-hand")
+	w.awaitVolume("pvc-uid-data")
+	if volumes := w.driver.Volumes(); volumes["pvc-uid-data"] == nil {
+		t.Errorf("the PersistentVolume is for none of %v", volumes)
 	}
 }
