@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -162,11 +163,8 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 		}
 	}
 	replicas := []*replica{w.startFast(), w.startFast()}
-	made := make(chan struct{})
-	go func() {
-		defer close(made)
-		w.makeAndDelete(killClaims, killTime)
-	}()
+	made := make(chan error, 1)
+	go func() { made <- w.makeAndDelete(t.Context(), killClaims, killTime) }()
 	killed := 0
 	for end := time.Now().Add(killTime); time.Now().Before(end); {
 		time.Sleep(killInterval)
@@ -178,7 +176,9 @@ func TestLeaderKilledAgainAndAgain(t *testing.T) {
 		}
 		w.revive(replicas)
 	}
-	<-made
+	if err := <-made; err != nil {
+		t.Error(err)
+	}
 	if killed == 0 {
 		t.Error("no leader was killed")
 	}
@@ -211,17 +211,22 @@ func (w *world) leads(r *replica) bool {
 
 // makeAndDelete makes claims, spread over the time, and deletes every other one a
 // moment after it was made.
-func (w *world) makeAndDelete(count int, over time.Duration) {
+func (w *world) makeAndDelete(ctx context.Context, count int, over time.Duration) error {
 	claims := w.client.CoreV1().PersistentVolumeClaims(w.name)
 	for i := range count {
 		time.Sleep(over / time.Duration(count))
-		w.createClaim(fmt.Sprintf("claim-%d", i))
+		if _, err := claims.Create(ctx, w.claim(fmt.Sprintf("claim-%d", i)), metav1.CreateOptions{}); err != nil {
+			return err
+		}
 		if late := i - rand.IntN(10); i%2 == 0 && late >= 0 {
 			name := fmt.Sprintf("claim-%d", late-late%2)
 			// It may have been deleted already.
-			_ = claims.Delete(w.Context(), name, metav1.DeleteOptions{})
+			if err := claims.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // Not parallel, for every test needs the API server.
@@ -243,6 +248,9 @@ func TestAPIServerRestart(t *testing.T) {
 	restart, err := shared.Crash("kube-apiserver")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if made := len(w.driver.Volumes()); made == 200 {
+		t.Error("it was done when the API server went away")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()

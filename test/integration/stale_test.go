@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"errors"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,12 +28,7 @@ func TestClaimThatOnlyTheCacheHas(t *testing.T) {
 	w.awaitVolumeGone(volume.Name)
 
 	g.hold("pvc-" + string(claim.UID)) // what was changed when the claim was bound
-	w.eventually("the claim is looked at", func() error {
-		if !strings.Contains(r.Tail(), "the claim is deleted") {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	w.eventually("the claim is looked at", func() error { return logged(r, "the claim is deleted") })
 	g.hold("")
 	w.createClaim("next")
 	w.awaitBound("next")

@@ -136,9 +136,9 @@ func gibibyte() corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 }
 
-func (w *world) createClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
-	w.Helper()
-	claim := &corev1.PersistentVolumeClaim{
+// claim is one of the world's class that is not made yet.
+func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &w.name,
@@ -148,6 +148,11 @@ func (w *world) createClaim(name string, change ...func(*corev1.PersistentVolume
 			},
 		},
 	}
+}
+
+func (w *world) createClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	claim := w.claim(name)
 	for _, apply := range change {
 		apply(claim)
 	}
