@@ -117,7 +117,7 @@ func (c *Catalog) publish(d *Draft) error {
 	// Others see this record now: of two controllers that claim a directory and one
 	// below it, at least one sees the other. That nothing was below, the rename has
 	// told.
-	if err := c.above(d.record.SubDir); err != nil {
+	if err := c.around(d.record); err != nil {
 		<-d.closed // as for Drop
 		return errors.Join(err, c.Remove(d.record))
 	}
@@ -135,7 +135,7 @@ func (c *Catalog) placeAlone(d *Draft) error {
 			return err
 		}
 		// A record, records below, or directories that a dead process has left.
-		if wayErr := c.makeWay(d.record.SubDir); wayErr != nil {
+		if wayErr := c.makeWay(d.record); wayErr != nil {
 			return wayErr
 		}
 	}

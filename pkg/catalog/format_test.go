@@ -132,6 +132,13 @@ func golden() map[string]any {
 		"volume-reused.json": rec(func(r *Record) {
 			r.ClusterID, r.ReusedFrom, r.Adopted = "prod-1", "nfs.example#export#team/claim#pvc-0#retain", true
 		}),
+		"volume-shared.json": rec(func(r *Record) {
+			r.SubDir, r.Shared = "team/claim/pvc-1", SharedVolume
+		}),
+		"directory-shared.json": Record{
+			Version: 1, Name: "shared directory", ID: "nfs.example#export#team/claim#shared directory#retain", SubDir: "team/claim",
+			OnDelete: volume.OnDeleteRetain, Mode: 0o2775, Shared: SharedDirectory, Created: at,
+		},
 		"snapshot.json": Snapshot{
 			Version: 1, Name: "snapshot-1", ID: "nfs.example#export#snapshot-1#snapshot-1#pvc-1", SourceID: id,
 			Bytes: 5 << 30, Entries: 42, Created: at,

@@ -19,8 +19,10 @@ const recordVersion = 1
 type Record struct {
 	Version int `json:"version"`
 	// Name is the CSI name of the volume, whatever characters it has.
-	Name   string `json:"name"`
-	ID     string `json:"id"`
+	Name string `json:"name"`
+	ID   string `json:"id"`
+	// SubDir is the directory, and where the record lies. For a SharedVolume that is
+	// below the shared directory, which the ID has.
 	SubDir string `json:"subDir"`
 	// Capacity in bytes, 0 when none was asked for.
 	Capacity int64 `json:"capacity"`
@@ -41,6 +43,8 @@ type Record struct {
 	// ReusedFrom is the ID of the volume that the claim had before. As long as there is
 	// this record, there may be a note of that, see NoteReuse.
 	ReusedFrom string `json:"reusedFrom,omitempty"`
+	// Shared is empty for a volume that has its directory for itself.
+	Shared Sharing `json:"shared,omitempty"`
 	// ArchiveOf is the ID of the volume whose directory is about to be renamed to
 	// this one; the record is no volume then.
 	ArchiveOf string    `json:"archiveOf,omitempty"`

@@ -19,18 +19,21 @@ const leftOpen = ".nfs"
 // record gets a directory of its own, see Held.
 //
 // Errors: fs.ErrExist where there is a record, volume.ErrOwned as of Conflict.
-func (c *Catalog) makeWay(subDir string) error {
-	_, err := c.readBytes(volumesDir, path.Join(subDir, volume.RecordFile))
+func (c *Catalog) makeWay(r Record) error {
+	_, err := c.readBytes(volumesDir, path.Join(r.SubDir, volume.RecordFile))
 	if err == nil {
 		return fs.ErrExist
 	}
 	if isGone(err) {
-		err = c.Conflict(subDir)
+		err = c.around(r)
+	}
+	if err == nil {
+		err = c.below(r.SubDir)
 	}
 	if err != nil {
 		return err
 	}
-	return c.sweep(subDir)
+	return c.sweep(r.SubDir)
 }
 
 // sweep removes all directories below one that lead to no record.

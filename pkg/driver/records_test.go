@@ -147,3 +147,45 @@ func TestControllerHealth(t *testing.T) {
 	_, err = l.ControllerGetVolumeHealth(t.Context(), &csi.ControllerGetVolumeHealthRequest{VolumeId: "nfs.test#export#none"})
 	mustFail(t, err, codes.NotFound, "")
 }
+
+// Volumes of a shared directory as a sidecar sees them.
+func TestSharedVolumes(t *testing.T) {
+	l := newLab(t)
+	req := createReq("pvc-1")
+	req.Parameters["subDir"], req.Parameters["shared"] = "data", "true"
+	var ids []string
+	for _, name := range []string{"pvc-1", "pvc-2"} {
+		req.Name = name
+		resp, err := l.CreateVolume(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := resp.GetVolume()
+		if v.GetVolumeId() != "nfs.test#export#data#"+name+"#retain" || v.GetVolumeContext()["subDir"] != "data" {
+			t.Errorf("made %v", v)
+		}
+		ids = append(ids, v.GetVolumeId())
+	}
+	list, err := l.ListVolumes(t.Context(), &csi.ListVolumesRequest{MaxEntries: 1})
+	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolume().GetVolumeId() != ids[0] {
+		t.Errorf("listed %v, %v", list, err)
+	}
+	list, err = l.ListVolumes(t.Context(), &csi.ListVolumesRequest{StartingToken: list.GetNextToken()})
+	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetVolume().GetVolumeId() != ids[1] {
+		t.Errorf("then %v, %v", list, err)
+	}
+	_, err = l.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: ids[0], MutableParameters: map[string]string{"onDelete": "delete"}})
+	mustFail(t, err, codes.InvalidArgument, "not the volume's own")
+	req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: ids[0]}}}
+	req.Name = "pvc-3"
+	_, err = l.CreateVolume(t.Context(), req)
+	mustFail(t, err, codes.InvalidArgument, "data source")
+	for _, id := range ids {
+		if _, err := l.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(l.dir, "data")); err != nil {
+		t.Error(err)
+	}
+}

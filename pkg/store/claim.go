@@ -55,20 +55,8 @@ func (c *creation) firstClaim(ctx context.Context, draft *catalog.Draft) (rec ca
 }
 
 func (c *creation) newClaim(ctx context.Context) error {
-	if !namedAsItsDirectory(c.want) { // before a note is left of a volume that cannot be
-		if err := c.cat.Conflict(c.want.SubDir); err != nil {
-			return err
-		}
-	}
-	if c.want.Adopted {
-		if err := c.mayAdopt(ctx); err != nil {
-			return err
-		}
-	}
-	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
-		if err := c.cat.InShare(c.want.SubDir); err != nil {
-			return err
-		}
+	if err := c.freePlace(ctx); err != nil {
+		return err
 	}
 	if err := c.nameIt(ctx, c.cat, c.want); err != nil {
 		return err
@@ -84,6 +72,27 @@ func (c *creation) newClaim(ctx context.Context) error {
 	}
 	if err != nil {
 		return errors.Join(err, unname(c.cat, c.want))
+	}
+	return nil
+}
+
+// freePlace returns an error where the directory is not the volume's to have.
+func (c *creation) freePlace(ctx context.Context) error {
+	if c.want.Shared == catalog.SharedVolume {
+		return nil // it has none
+	}
+	if !namedAsItsDirectory(c.want) { // before a note is left of a volume that cannot be
+		if err := c.cat.Conflict(c.want.SubDir); err != nil {
+			return err
+		}
+	}
+	if c.want.Adopted {
+		if err := c.mayAdopt(ctx); err != nil {
+			return err
+		}
+	}
+	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
+		return c.cat.InShare(c.want.SubDir)
 	}
 	return nil
 }
@@ -106,6 +115,10 @@ func forgetName(cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
 // sameRequest decides whether the request that made have is the one that wants want.
 func sameRequest(have, want catalog.Record, size SizeRange) error {
 	switch {
+	case have.Shared != want.Shared:
+		return ownedShared(have, want)
+	case have.Shared == catalog.SharedDirectory:
+		return nil
 	case have.Name != want.Name:
 		return owned(have, want)
 	case !maps.Equal(have.Parameters, want.Parameters):

@@ -48,18 +48,26 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 		return s.createFrom(ctx, req, want)
 	}
 	export := req.Params.Export
+	id, err := volume.ParseID(want.ID)
+	if err != nil {
+		return Created{}, err
+	}
 	var made Created
-	err = s.withVolume(ctx, key{export, want.SubDir}, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
+	err = s.withVolume(ctx, key{export, id.SubDir}, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
 		return withCatalog(h, func(cat *catalog.Catalog) (err error) {
 			c := &creation{Store: s, root: h.Root(), cat: cat, req: req, want: want}
-			made, err = c.create(ctx)
+			if want.Shared == catalog.SharedVolume {
+				made, err = c.createShared(ctx, id)
+			} else {
+				made, err = c.create(ctx)
+			}
 			return err
 		})
 	})
 	if err != nil {
 		return Created{}, fmt.Errorf("create volume %s on %s: %w", req.Name, export, err)
 	}
-	s.known.saw(made.ID)
+	s.known.saw(want.SubDir, made.ID)
 	return made, nil
 }
 
@@ -78,20 +86,28 @@ func (s *Store) newRecord(req CreateRequest, now time.Time) (catalog.Record, err
 	if err != nil {
 		return catalog.Record{}, err
 	}
-	id := volume.ID{
-		Export: req.Params.Export, SubDir: subDir, Name: name,
-		OnDelete: cmp.Or(req.Mutable.OnDelete, req.Params.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete),
-	}
+	id := volume.ID{Export: req.Params.Export, SubDir: subDir, Name: name, OnDelete: s.onDelete(req)}
 	want := catalog.Record{
 		Name: req.Name, ID: id.String(), SubDir: subDir, Capacity: capacity,
 		Parameters: req.Params.Shape(), Metadata: req.Params.Metadata, ClusterID: s.cfg.ClusterID,
 		OnDelete: id.OnDelete, MountOptions: req.MountOptions, Created: now.UTC(), Source: req.Source.String(),
 		Mode: s.mode(req), UID: req.Params.UID, GID: req.Params.GID,
 	}
-	if req.Params.Reuse {
+	switch {
+	case req.Params.Shared:
+		want.SubDir, want.Shared = placeOf(id, catalog.SharedVolume), catalog.SharedVolume
+		err = checkShared(req)
+	case req.Params.Reuse:
 		err = s.checkReuse(want)
 	}
 	return want, err
+}
+
+func (s *Store) onDelete(req CreateRequest) volume.OnDelete {
+	if req.Params.Shared {
+		return volume.OnDeleteRetain
+	}
+	return cmp.Or(req.Mutable.OnDelete, req.Params.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
 }
 
 // mode of the volume's directory, as far as something says so: that of a copy is
@@ -141,7 +157,8 @@ func (c *creation) create(ctx context.Context) (Created, error) {
 	}
 	mkdired, err := c.completeDirectory(ctx, c.root, rec, half)
 	if err != nil {
-		if (isNew || half || errors.Is(err, volume.ErrRefused)) && ctx.Err() == nil {
+		incomplete := half || errors.Is(err, volume.ErrRefused)
+		if (isNew || incomplete && rec.Shared == "") && ctx.Err() == nil {
 			// The caller may give up for good: leave no claim without a directory.
 			err = errors.Join(err, unclaim(c.root, c.cat, rec, id))
 		}
@@ -219,7 +236,7 @@ func (c *creation) confirm(ctx context.Context, rec catalog.Record, id volume.ID
 			return err
 		}
 	}
-	if !isNew && there && !rec.Adopted {
+	if !isNew && there && !rec.Adopted || rec.Shared == catalog.SharedDirectory {
 		return nil
 	}
 	if err := c.onlyOne(ctx, c.root, c.cat, rec); err != nil {

@@ -34,9 +34,6 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	}
 	d := &deletion{Store: s, k: k, id: id}
 	err := s.withVolume(ctx, k, s.anyShare(id.Export, mountOptions), func(ctx context.Context, h *share.Handle) error {
-		if err := s.copies.free(k); err != nil {
-			return err
-		}
 		err := withCatalog(h, func(cat *catalog.Catalog) error {
 			d.root, d.cat = h.Root(), cat
 			return d.delete(ctx)
@@ -71,13 +68,22 @@ func (d *deletion) delete(ctx context.Context) error {
 	held, err := d.cat.Hold(d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.held = nil
+		if err := d.copies.free(d.k); err != nil {
+			return err
+		}
 		return d.withoutRecord(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	d.held = held
-	return errors.Join(d.withRecord(ctx), d.held.Close())
+	if held.Record().Shared == catalog.SharedDirectory {
+		return errors.Join(d.deleteShared(ctx), held.Close())
+	}
+	if err = d.copies.free(d.k); err == nil {
+		err = d.withRecord(ctx)
+	}
+	return errors.Join(err, d.held.Close())
 }
 
 func (d *deletion) withRecord(ctx context.Context) error {
@@ -89,7 +95,7 @@ func (d *deletion) withRecord(ctx context.Context) error {
 	if d.first.Name == "" {
 		d.first = rec
 	}
-	if owner.Name != d.id.Name || rec.ArchiveOf != "" || !rec.Same(d.first) {
+	if owner.Name != d.id.Name || !rec.IsVolume() || !rec.Same(d.first) {
 		klog.FromContext(ctx).Info("The volume is gone and its directory is another's: nothing deleted", "id", d.id.String(), "owner", rec.ID)
 		return nil
 	}

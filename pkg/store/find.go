@@ -68,6 +68,9 @@ func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable,
 		if change == (volume.Mutable{}) {
 			return nil
 		}
+		if rec.Shared != "" {
+			return errShapeless()
+		}
 		if err := s.note(ctx, root, cat, id, rec, change); err != nil || change.Mode == 0 {
 			return err
 		}
@@ -151,9 +154,12 @@ func (s *Store) withRecord(ctx context.Context, id volume.ID, mountOptions []str
 
 func find(root *os.Root, cat *catalog.Catalog, id volume.ID) (catalog.Record, error) {
 	rec, err := recordsOf(cat).Read(id.SubDir)
+	if err == nil && rec.Shared == catalog.SharedDirectory {
+		rec, err = sharedRecord(recordsOf(cat), id)
+	}
 	if err == nil {
 		owner, err := volume.ParseID(rec.ID)
-		if err == nil && (owner.Name != id.Name || rec.ArchiveOf != "") {
+		if err == nil && (owner.Name != id.Name || !rec.IsVolume()) {
 			err = fmt.Errorf("%w: its directory is that of %s", volume.ErrNotFound, rec.ID)
 		}
 		if err == nil {

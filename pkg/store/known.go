@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -18,7 +19,7 @@ type known struct {
 
 type knownExport struct {
 	options []string
-	ids     map[string]string // by directory
+	ids     map[string]string // by where their records lie
 }
 
 func (k *known) add(export volume.Export, options []string) {
@@ -49,11 +50,11 @@ func (k *known) options(export volume.Export) []string {
 	return nil
 }
 
-func (k *known) saw(id volume.ID) {
+func (k *known) saw(place string, id volume.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.exports[id.Export]; e != nil {
-		e.ids[id.SubDir] = id.String()
+		e.ids[place] = id.String()
 	}
 }
 
@@ -62,6 +63,7 @@ func (k *known) forget(id volume.ID) {
 	defer k.mu.Unlock()
 	if e := k.exports[id.Export]; e != nil {
 		delete(e.ids, id.SubDir)
+		delete(e.ids, placeOf(id, catalog.SharedVolume))
 	}
 }
 
@@ -79,9 +81,9 @@ func (k *known) from(name string) []volume.Export {
 	return list
 }
 
-// seen lists, in order, the directories below the export that were volumes when
+// seen lists, in order, where the records of the volumes below the export lay when
 // they were seen last, and their IDs.
-func (k *known) seen(export volume.Export) (subDirs []string, ids map[string]string) {
+func (k *known) seen(export volume.Export) (places []string, ids map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.exports[export]; e != nil {

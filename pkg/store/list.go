@@ -27,6 +27,7 @@ func (s *Store) List(ctx context.Context, limit int, token string) (Page, error)
 		return Page{}, fmt.Errorf("list volumes: %w", err)
 	}
 	var page Page
+	last := ""
 	for _, export := range s.known.from(start.export) {
 		want := 0
 		if limit > 0 {
@@ -36,26 +37,33 @@ func (s *Store) List(ctx context.Context, limit int, token string) (Page, error)
 		if err != nil {
 			return Page{}, fmt.Errorf("list volumes on %s: %w", export, err)
 		}
-		page.Volumes = append(page.Volumes, more...)
-		if limit > 0 && len(page.Volumes) > limit {
-			page.Volumes = page.Volumes[:limit]
-			last := page.Volumes[limit-1].ID
-			page.Next = position{last.Export.String(), last.SubDir}.token()
-			break
+		for _, v := range more {
+			if limit > 0 && len(page.Volumes) == limit {
+				page.Next = last
+				return page, nil
+			}
+			page.Volumes = append(page.Volumes, v.Created)
+			last = position{export.String(), v.place}.token()
 		}
 	}
 	return page, nil
 }
 
-func (s *Store) listExport(ctx context.Context, export volume.Export, after string, want int) ([]Created, error) {
+// listed is a volume, and where its record lies.
+type listed struct {
+	Created
+	place string
+}
+
+func (s *Store) listExport(ctx context.Context, export volume.Export, after string, want int) ([]listed, error) {
 	k := key{export, volume.MetaDir}
-	return onExport(ctx, s, k, nil, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]Created, error) {
+	return onExport(ctx, s, k, nil, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]listed, error) {
 		recs, err := walk(ctx, h.Root(), cat, s.listings.take(export, after == ""), after, want)
-		var volumes []Created
+		var volumes []listed
 		for _, rec := range recs {
 			if id, err := volume.ParseID(rec.ID); err == nil && id.Export == export {
-				volumes = append(volumes, Created{ID: id, Capacity: rec.Capacity})
-				s.known.saw(id)
+				volumes = append(volumes, listed{Created{ID: id, Capacity: rec.Capacity}, rec.SubDir})
+				s.known.saw(rec.SubDir, id)
 			}
 		}
 		return volumes, err

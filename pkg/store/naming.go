@@ -26,7 +26,7 @@ const nameHeld = time.Minute
 // notes the directory where it is not the name itself.
 func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
 	name, err := volume.DirName(want.Name)
-	if err != nil || name == want.SubDir { // onlyOne looks for another one later
+	if err != nil || name == want.SubDir || want.Shared == catalog.SharedDirectory { // onlyOne looks for another one later
 		return err
 	}
 	if err := freeName(cat, name, want); err != nil {
@@ -88,11 +88,20 @@ func (s *Store) onlyOne(ctx context.Context, root *os.Root, cat *catalog.Catalog
 	if other == "" || err != nil {
 		return err
 	}
-	there, _, err := directoryNow(root, other)
+	there, err := isMade(root, cat, other)
 	if err == nil && there {
 		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, rec.SubDir)
 	}
 	return cmp.Or(err, fmt.Errorf("%w: it gets the directory %s at the same time, asked for is %s", volume.ErrInProgress, other, rec.SubDir))
+}
+
+// isMade tells whether what a record stands for is there.
+func isMade(root *os.Root, cat *catalog.Catalog, subDir string) (bool, error) {
+	if rec, err := cat.Read(subDir); err == nil && rec.Shared == catalog.SharedVolume {
+		return true, nil
+	}
+	there, _, err := directoryNow(root, subDir)
+	return there, err
 }
 
 // otherDirectory of the volume that the record is of; empty if there is none.
@@ -138,7 +147,7 @@ func giveWay(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catal
 	switch {
 	case ctx.Err() != nil, !isNew && !errors.Is(why, volume.ErrIncompatible):
 		return nil //nolint:nilerr // as said
-	case isNew && rec.Adopted:
+	case isNew && rec.Adopted, rec.Shared == catalog.SharedVolume:
 		return forget(cat, rec, id)
 	}
 	return unclaim(root, cat, rec, id)

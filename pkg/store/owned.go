@@ -22,6 +22,16 @@ func owned(have, want catalog.Record) error {
 	return fmt.Errorf("%w: the directory %s is that of %s%s", volume.ErrOwned, have.SubDir, of, wayOut(have, want))
 }
 
+// ownedShared is owned where only one of the two is of a shared directory.
+func ownedShared(have, want catalog.Record) error {
+	if want.Shared != "" {
+		return fmt.Errorf("%w: the directory %s is that of volume %s, and the class has shared: \"true\": choose another subDir, or delete that volume",
+			volume.ErrOwned, have.SubDir, have.Name)
+	}
+	return fmt.Errorf("%w: the directory %s is shared by all claims of classes with shared: \"true\" that name it; choose another subDir",
+		volume.ErrOwned, have.SubDir)
+}
+
 func wayOut(have, want catalog.Record) string {
 	template := want.Parameters[volume.KeySubDir]
 	switch {

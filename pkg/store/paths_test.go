@@ -66,6 +66,7 @@ func (l *lab) useAll(t *testing.T) {
 	adopted := l.createAs(t, l.classed("pvc-3", "adopted", volume.OnDeleteDelete))
 	l.put(t, "pvc-1/file")
 	l.link(t, "pvc-1/file", "pvc-1/link")
+	sharing := l.createAs(t, l.sharing("pvc-7", "shared"))
 	snap := l.snapshot(t, "snap", plain)
 	l.group(t, "group", plain, nested)
 	clone, err := l.Create(t.Context(), l.from("pvc-4", Source{Snapshot: &snap.ID}))
@@ -78,7 +79,7 @@ func (l *lab) useAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []volume.ID{plain, nested, adopted, clone.ID, again} {
+	for _, id := range []volume.ID{plain, nested, adopted, clone.ID, again, sharing} {
 		l.delete(t, id)
 	}
 }

@@ -38,7 +38,7 @@ func parseToken(s string) (position, error) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	rest, ours := strings.CutPrefix(string(b), tokenForm)
 	export, after, whole := strings.Cut(rest, "\x00")
-	if err != nil || !ours || !whole || export == "" || volume.CheckSubDir(after) != nil {
+	if err != nil || !ours || !whole || export == "" || volume.CheckBelow(after) != nil {
 		return position{}, fmt.Errorf("%w: %q", volume.ErrToken, s)
 	}
 	return position{export, after}, nil

@@ -151,7 +151,7 @@ func (w *walker) take(ctx context.Context, dir string, list []string) error {
 			if err := w.walk(ctx, path.Join(dir, name), ""); err != nil {
 				return err
 			}
-		case recs[i].Name != "" && recs[i].ArchiveOf == "":
+		case recs[i].IsVolume():
 			w.found = append(w.found, recs[i])
 		}
 	}
@@ -169,6 +169,9 @@ func (w *walker) read(ctx context.Context, subDir string) (rec catalog.Record, l
 	case errors.As(err, &broken):
 		klog.FromContext(ctx).Error(err, "A record cannot be read; its volume is not listed", "subDir", subDir)
 		return catalog.Record{}, false, nil
+	}
+	if rec.Shared == catalog.SharedDirectory {
+		return catalog.Record{}, true, nil
 	}
 	if err == nil {
 		var coming bool

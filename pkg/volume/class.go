@@ -83,6 +83,9 @@ func (p Params) Shape() map[string]string {
 	}
 	add(KeySubDir, p.SubDir)
 	add(KeyOnDelete, string(p.OnDelete))
+	if p.Shared {
+		add(KeyShared, "true")
+	}
 	if p.Mode != 0 {
 		add(KeyMode, p.Mode.String())
 	}

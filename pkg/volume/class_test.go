@@ -38,6 +38,22 @@ func TestClass(t *testing.T) {
 	}
 }
 
+// Which directories a class's volumes may get: nothing is said, or all of it.
+func TestClassDirectories(t *testing.T) {
+	p, err := ParseParams(class(map[string]string{"adopt": "", "reuse": "", "shared": ""}))
+	if err != nil || p.NoAdopt || p.Reuse || p.Shared {
+		t.Errorf("nothing said: %+v, %v", p, err)
+	}
+	p, err = ParseParams(class(map[string]string{"Adopt": "false", "REUSE": "claim", "shared": "false", "subDir": "${.PVC.namespace}/${.PVC.name}"}))
+	if err != nil || !p.NoAdopt || !p.Reuse || p.Shared {
+		t.Errorf("read %+v, %v", p, err)
+	}
+	p, err = ParseParams(class(map[string]string{"adopt": "true", "Shared": "true", "subDir": "${.PVC.namespace}/data", "onDelete": "retain"}))
+	if err != nil || p.NoAdopt || !p.Shared || p.Shape()["shared"] != "true" {
+		t.Errorf("read %+v, %v", p, err)
+	}
+}
+
 func TestClassPolicy(t *testing.T) {
 	for _, tt := range []struct {
 		in   map[string]string
@@ -74,9 +90,15 @@ func TestClassRefuses(t *testing.T) {
 		{map[string]string{"gid": "-1"}, "gid"},
 		{map[string]string{"adopt": "never"}, `adopt "never" is neither true nor false`},
 		{map[string]string{"reuse": "always", "subDir": "a"}, `reuse "always", known is claim`},
+		{map[string]string{"shared": "yes"}, `shared "yes" is neither true nor false`},
+		{map[string]string{"shared": "true"}, `shared: "true" needs a subDir that several claims have in common`},
+		{map[string]string{"shared": "true", "subDir": "${pv.metadata.name}"}, "in common"},
+		{map[string]string{"shared": "true", "subDir": "a", "reuse": "claim"}, "reuse: claim contradict"},
+		{map[string]string{"shared": "true", "subDir": "a", "onDelete": "delete"}, "onDelete: delete contradict"},
+		{map[string]string{"shared": "true", "subDir": "a", "archiveOnDelete": "true"}, "onDelete: archive contradict"},
 		{map[string]string{"reuse": "claim"}, "reuse: claim needs a subDir by the names of the claim"},
 		{map[string]string{"reuse": "claim", "subDir": "${.PVC.name}-${pv.metadata.name}"}, "by the names of the claim"},
-		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", known are server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, adopt, reuse, csi.storage.k8s.io/pvc/name`},
+		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", known are server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, adopt, reuse, shared, csi.storage.k8s.io/pvc/name`},
 	} {
 		if _, err := ParseParams(class(tt.in)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v: %v, want ErrInvalid saying %q", tt.in, err, tt.says)

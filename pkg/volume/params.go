@@ -19,6 +19,7 @@ const (
 	KeyMode             = "mode"
 	KeyAdopt            = "adopt"
 	KeyReuse            = "reuse"
+	KeyShared           = "shared"
 	KeyMountOptions     = "mountOptions"
 
 	// What the provisioner adds when it runs with --extra-create-metadata.
@@ -46,6 +47,8 @@ type Params struct {
 	NoAdopt bool
 	// Reuse gives a claim that is made again the directory of its volume before.
 	Reuse bool
+	// Shared gives all claims one directory, which none of them owns.
+	Shared bool
 	// Metadata holds what the provisioner told about the claim, by key. It does
 	// not shape the volume but through SubDir.
 	Metadata map[string]string
@@ -56,7 +59,7 @@ type Params struct {
 func ParseParams(in map[string]string) (Params, error) {
 	known := []string{
 		KeyServer, KeyShare, KeySubDir, KeyPathPattern, KeyOnDelete, KeyArchiveOnDelete,
-		KeyMountPermissions, KeyUID, KeyGID, KeyMode, KeyAdopt, KeyReuse, KeyPVCName, KeyPVCNamespace, KeyPVName,
+		KeyMountPermissions, KeyUID, KeyGID, KeyMode, KeyAdopt, KeyReuse, KeyShared, KeyPVCName, KeyPVCNamespace, KeyPVName,
 	}
 	values, err := foldKeys(in)
 	if err != nil {

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// With shared: "true" in its class a volume is a record below that of a directory
+// which it shares with all other claims of the class, and of other such classes. The
+// directory is made when it is missing and stays; no volume owns it.
+
+// sharedName is the name in the record of a shared directory, which has no volume.
+const sharedName = "shared directory"
+
+// checkShared refuses what a volume of a shared directory cannot have.
+func checkShared(req CreateRequest) error {
+	switch {
+	case req.Source != nil:
+		return fmt.Errorf("%w: a data source: the class has shared: \"true\", and the content of a shared directory is no volume's to choose", volume.ErrInvalid)
+	case req.Mutable != volume.Mutable{}:
+		return errShapeless()
+	}
+	return nil
+}
+
+func errShapeless() error {
+	return fmt.Errorf("%w: onDelete and mountPermissions of a volume whose class has shared: \"true\": its directory is not the volume's own", volume.ErrInvalid)
+}
+
+// placeOf is where the record of a volume lies.
+func placeOf(id volume.ID, shared catalog.Sharing) string {
+	if shared == catalog.SharedVolume {
+		return path.Join(id.SubDir, id.Name)
+	}
+	return id.SubDir
+}
+
+// createShared makes the shared directory, if it is not there, and the volume.
+func (c *creation) createShared(ctx context.Context, id volume.ID) (Created, error) {
+	dir := *c
+	dir.want = sharedDirectory(c.want, id)
+	if _, err := dir.create(ctx); err != nil {
+		return Created{}, err
+	}
+	rec, isNew, err := c.claim(ctx)
+	if err == nil {
+		err = c.confirm(ctx, rec, id, isNew, false)
+	}
+	return createdOf(rec, err)
+}
+
+// sharedDirectory is the record of the directory of a volume that shares it.
+func sharedDirectory(of catalog.Record, id volume.ID) catalog.Record {
+	id.Name = sharedName
+	return catalog.Record{
+		Name: sharedName, ID: id.String(), SubDir: id.SubDir, Shared: catalog.SharedDirectory, OnDelete: of.OnDelete,
+		ClusterID: of.ClusterID, MountOptions: of.MountOptions, Created: of.Created, Mode: of.Mode, UID: of.UID, GID: of.GID,
+	}
+}
+
+// sharedRecord returns the record of the volume of a shared directory.
+func sharedRecord(cat records, id volume.ID) (catalog.Record, error) {
+	rec, err := cat.Read(placeOf(id, catalog.SharedVolume))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %s is a shared directory, of which there is no volume %s", volume.ErrNotFound, id.SubDir, id.Name)
+	}
+	return rec, err
+}
+
+// deleteShared ends a volume of a shared directory, which is no more than its record.
+func (d *deletion) deleteShared(ctx context.Context) error {
+	held, err := d.cat.Hold(placeOf(d.id, catalog.SharedVolume))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.held = held
+	err = d.step(ctx, "remove record")
+	if err == nil {
+		err = d.removeRecord()
+	}
+	return errors.Join(err, held.Close())
+}
