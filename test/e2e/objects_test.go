@@ -70,8 +70,13 @@ func (e *env) createClaimFrom(class string, source *corev1.TypedLocalObjectRefer
 
 func (e *env) createClaimOf(class string, size resource.Quantity, source *corev1.TypedLocalObjectReference) *corev1.PersistentVolumeClaim {
 	e.t.Helper()
+	return e.createClaimAs(metav1.ObjectMeta{GenerateName: "claim-"}, class, size, source)
+}
+
+func (e *env) createClaimAs(meta metav1.ObjectMeta, class string, size resource.Quantity, source *corev1.TypedLocalObjectReference) *corev1.PersistentVolumeClaim {
+	e.t.Helper()
 	claim, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Create(e.t.Context(), &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "claim-"},
+		ObjectMeta: meta,
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class,
 			DataSource:       source,
@@ -160,10 +165,10 @@ func (e *env) startPod(claim *corev1.PersistentVolumeClaim, script string) *core
 	}, script)
 }
 
-func (e *env) startPodWith(data corev1.VolumeSource, script string) *corev1.Pod {
+func (e *env) startPodWith(data corev1.VolumeSource, script string, changes ...func(*corev1.PodSpec)) *corev1.Pod {
 	e.t.Helper()
 	grace := int64(1)
-	pod, err := e.client.CoreV1().Pods(e.namespace).Create(e.t.Context(), &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
@@ -177,7 +182,11 @@ func (e *env) startPodWith(data corev1.VolumeSource, script string) *corev1.Pod 
 			}},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: data}},
 		},
-	}, metav1.CreateOptions{})
+	}
+	for _, change := range changes {
+		change(&pod.Spec)
+	}
+	pod, err := e.client.CoreV1().Pods(e.namespace).Create(e.t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -196,6 +205,15 @@ func (e *env) waitPhase(pod *corev1.Pod, want corev1.PodPhase) {
 		}
 		return nil
 	})
+}
+
+// finishPod runs script in a pod that has the claim, waits until it has succeeded and
+// deletes it.
+func (e *env) finishPod(claim *corev1.PersistentVolumeClaim, script string) {
+	e.t.Helper()
+	pod := e.startPod(claim, script)
+	e.waitPhase(pod, corev1.PodSucceeded)
+	e.deletePods(pod)
 }
 
 func (e *env) deletePods(pods ...*corev1.Pod) {

@@ -1,0 +1,69 @@
+package manifests_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// compose writes the kustomization of a user with these components.
+func compose(t *testing.T, components ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deploy, err := filepath.Rel(dir, filepath.Join(here, base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("resources:\n  - %s\ncomponents:\n", deploy)
+	for _, c := range components {
+		text += fmt.Sprintf("  - %s/%s\n", deploy, c)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Where pods may have inline volumes, kubelet is told to leave the owners and modes of
+// their files alone, under whatever name and in whatever order the driver is installed.
+func TestInlineVolumesKeepTheirOwners(t *testing.T) {
+	const nfs, other = "nfs.csi.internal", "nfs.csi.k8s.io"
+	for _, tt := range []struct {
+		name       string
+		components []string
+		inline     bool
+	}{
+		{nfs, nil, false},
+		{other, []string{"csi-driver-nfs"}, false},
+		{nfs, []string{"ephemeral"}, true},
+		{other, []string{"csi-driver-nfs", "ephemeral"}, true},
+		{other, []string{"ephemeral", "csi-driver-nfs"}, true},
+		{other, []string{"expansion", "ephemeral", "snapshots", "csi-driver-nfs", "cluster-id"}, true},
+	} {
+		t.Run(strings.Join(tt.components, ","), func(t *testing.T) {
+			dir := compose(t, tt.components...)
+			spec := decodeOf[storagev1.CSIDriver](t, dir, "CSIDriver", tt.name).Spec
+			policy, inline := storagev1.FileFSGroupPolicy, slices.Contains(spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)
+			if tt.inline {
+				policy = storagev1.NoneFSGroupPolicy
+			}
+			if inline != tt.inline || *spec.PodInfoOnMount != tt.inline || *spec.FSGroupPolicy != policy {
+				t.Errorf("inline volumes are %v, podInfoOnMount %v, fsGroupPolicy %s", inline, *spec.PodInfoOnMount, *spec.FSGroupPolicy)
+			}
+			plugin := container(t, decodeOf[appsv1.DaemonSet](t, dir, "DaemonSet", "nfs-csi-node").Spec.Template.Spec, "nfsplugin")
+			if slices.Contains(plugin.Args, "--enable-ephemeral") != tt.inline {
+				t.Errorf("the node plugin has %q", plugin.Args)
+			}
+		})
+	}
+}
