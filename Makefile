@@ -166,8 +166,8 @@ test-e2e: $(call needs,preflight-cluster lab-images) lab-build sidecar-images ##
 	$(call in_guest,cluster,e2e,--images $(IMAGES) --images $(IMAGES)/sidecars --env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds)
 
 .PHONY: demo
-demo: preflight-cluster lab-images lab-build ## Show a claim become a directory and a mount, step by step, in the lab
-	$(LAB) cluster -- $(CURDIR)/hack/demo
+demo: ## Show a claim become a directory and a mount, step by step, in the lab
+	hack/run-demo $(LAB)
 
 .PHONY: bench
 bench: preflight-nfs build lab lab-deps ## Measure nfsplugin beside the system calls it cannot do without, in the lab

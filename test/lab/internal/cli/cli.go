@@ -50,6 +50,7 @@ func parse(args []string) (command, error) {
 	flags.SortFlags = false
 	flags.SetInterspersed(true)
 	flags.BoolVar(&o.Keep, "keep", false, "leave the disks in the scratch directory, for another boot with the same --scratch")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "tell of the guest's steps on standard error until the command runs")
 	flags.StringVar(&o.Scratch, "scratch", "", "the one directory that the guest can write to, /scratch in the guest (default a temporary one)")
 	flags.DurationVar(&o.Timeout, "timeout", 30*time.Minute, "end the guest after this long")
 	flags.StringVar(&o.Memory, "memory", "6G", "memory of the guest")

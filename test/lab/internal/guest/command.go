@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -67,6 +68,26 @@ func runCommand(j job.Job, env []string) (int, error) {
 		return 0, fmt.Errorf("run %s: %w", argv[0], err)
 	}
 	return 0, nil
+}
+
+// steps is where the guest tells of its own steps.
+type steps struct {
+	io.Writer
+	line *os.File // nil: the console only
+}
+
+func openSteps(j job.Job) (steps, error) {
+	if !j.Verbose {
+		return steps{Writer: os.Stderr}, nil
+	}
+	line, err := openLine(job.StderrLine, nil)
+	return steps{io.MultiWriter(os.Stderr, line), line}, err
+}
+
+func (s steps) Close() {
+	if s.line != nil {
+		drain(s.line)
+	}
 }
 
 // openLine opens a serial line. Without a terminal at its other end it carries

@@ -86,6 +86,14 @@ func run() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	steps, err := openSteps(j)
+	if err != nil {
+		return 0, err
+	}
+	defer steps.Close()
+	reached := func(what string) {
+		fmt.Fprintf(steps, "lab guest: %s after %s\n", what, time.Since(began).Round(time.Millisecond))
+	}
 	for _, step := range []struct {
 		what string
 		do   func(job.Job) error
@@ -99,19 +107,20 @@ func run() (int, error) {
 		if err := step.do(j); err != nil {
 			return 0, fmt.Errorf("%s: %w", step.what, err)
 		}
-		fmt.Fprintf(os.Stderr, "lab guest: %s: done after %s\n", step.what, time.Since(began).Round(time.Millisecond))
+		reached(step.what + ": done")
 	}
 	env := environment(j)
 	if j.Cluster != nil {
 		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 		defer stop()
-		n, err := node.Start(ctx, node.Config{Kube: j.Cluster.Kube, Images: j.Cluster.Images, LogDir: logDir, Disk: "/dev/ubdc"})
+		n, err := node.Start(ctx, node.Config{
+			Kube: j.Cluster.Kube, Images: j.Cluster.Images, LogDir: logDir, Disk: "/dev/ubdc", Reached: reached,
+		})
 		if err != nil {
 			return 0, fmt.Errorf("start the Kubernetes node: %w", err)
 		}
 		defer n.Stop()
 		env = append(env, n.Env()...)
-		fmt.Fprintf(os.Stderr, "lab guest: node Ready after %s\n", time.Since(began).Round(time.Millisecond))
 	}
 	return runCommand(j, env)
 }

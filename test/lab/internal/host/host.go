@@ -37,6 +37,7 @@ type Options struct {
 	XFSSize  string
 	NodeSize string
 	Cluster  *job.Cluster // nil: NFS only
+	Verbose  bool         // tell of the guest's steps until the command runs
 	CacheDir string
 }
 
@@ -161,7 +162,7 @@ func (o Options) job() (job.Job, error) {
 	if err != nil {
 		return job.Job{}, err
 	}
-	j := job.Job{Command: o.Command, Dir: dir, Share: []string{repository(dir), o.CacheDir}, Env: o.Env, ModulesRoot: root, Cluster: o.Cluster}
+	j := job.Job{Command: o.Command, Dir: dir, Share: []string{repository(dir), o.CacheDir}, Env: o.Env, ModulesRoot: root, Cluster: o.Cluster, Verbose: o.Verbose}
 	if o.Cluster != nil && len(o.Cluster.Images) > 0 {
 		j.Share = append(j.Share, filepath.Dir(o.Cluster.Images[0]))
 	}

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/sys/unix"
@@ -49,13 +49,13 @@ func BuildKube(ctx context.Context, cache string) (string, error) {
 	}
 	fmt.Fprintf(os.Stderr, "lab: building Kubernetes %s, once: 4 to 6 minutes on 2 cores\n", version)
 	made := binary + ".new"
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath",
-		"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+version, "-o", made, ".")
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build the Kubernetes programs in %s: %w", source, err)
+	build := goBuild{
+		name: "Kubernetes " + version, dir: source, out: made,
+		flags: []string{"-trimpath", "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + version},
+		log:   filepath.Join(filepath.Dir(binary), "build.log"), every: 10 * time.Second,
+	}
+	if err := build.run(ctx, os.Stderr); err != nil {
+		return "", err
 	}
 	return binary, os.Rename(made, binary)
 }

@@ -36,6 +36,8 @@ type Job struct {
 	Env []string `json:"env"`
 	// Terminal is set when standard input and output are a terminal.
 	Terminal *Terminal `json:"terminal,omitempty"`
+	// Verbose has the guest tell of its own steps on standard error as well.
+	Verbose bool `json:"verbose,omitempty"`
 	// ModulesRoot holds lib/modules/VERSION for the guest's kernel.
 	ModulesRoot string `json:"modulesRoot"`
 	// Cluster is set when the guest is to be a Kubernetes node as well.

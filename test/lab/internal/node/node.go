@@ -32,6 +32,8 @@ type Config struct {
 	Images []string // archives to import into containerd
 	LogDir string   // one log a component
 	Disk   string   // the block device that holds the node's state
+	// Reached is called with each thing that is there on the way to a Ready node.
+	Reached func(what string)
 }
 
 var programs = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"}
@@ -74,13 +76,19 @@ func (n *Node) boot(ctx context.Context, c Config, creds *credentials) error {
 	if err := n.poll(ctx, "the API server", func(ctx context.Context) error { return get(ctx, api, "/readyz", nil) }); err != nil {
 		return err
 	}
+	c.Reached("the API server answers")
 	if err := n.startAll(clients, c.LogDir); err != nil {
 		return err
 	}
 	if err := n.importImages(ctx, c.Images); err != nil {
 		return err
 	}
-	return n.poll(ctx, "the node to be Ready", func(ctx context.Context) error { return usable(ctx, api) })
+	c.Reached("images are imported")
+	if err := n.poll(ctx, "the node to be Ready", func(ctx context.Context) error { return usable(ctx, api) }); err != nil {
+		return err
+	}
+	c.Reached("the node is Ready")
+	return nil
 }
 
 func (n *Node) startAll(specs []spec, logDir string) error {
