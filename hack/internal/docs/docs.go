@@ -3,6 +3,11 @@
 package docs
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -51,6 +56,41 @@ func Inline(markdown string) []Command {
 	return commands
 }
 
+// Flag is one that the text names, in a sentence, a table or a block that is no shell's.
+type Flag struct {
+	Line int
+	Name string
+}
+
+// Flags gives the flags that are named outside of ```sh blocks and of the command
+// lines between backquotes that begin with a program's name.
+func Flags(markdown string) []Flag {
+	var flags []Flag
+	code := regexp.MustCompile("`[^`]*`")
+	noCommand := func(code string) string {
+		if strings.HasPrefix(code, "`-") {
+			return code
+		}
+		return " "
+	}
+	flag := regexp.MustCompile("(?:^|[\\s`([|>{])--([a-z][a-z0-9_-]*)")
+	shell, number := false, 0
+	for line := range strings.Lines(markdown) {
+		number++
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "```") {
+			shell = text == "```sh"
+			continue
+		}
+		if shell {
+			continue
+		}
+		for _, match := range flag.FindAllStringSubmatch(code.ReplaceAllStringFunc(line, noCommand), -1) {
+			flags = append(flags, Flag{Line: number, Name: match[1]})
+		}
+	}
+	return flags
+}
+
 // Links gives the targets of links that are not to other sites.
 func Links(markdown string) []string {
 	var links []string
@@ -61,6 +101,46 @@ func Links(markdown string) []string {
 		}
 	}
 	return links
+}
+
+// Defined gives the names of the flags that the Go files of a directory tree define by
+// a method of a flag set, such as StringVar(&c.Endpoint, "endpoint", ...).
+func Defined(dir string) ([]string, error) {
+	var names []string
+	inspect := func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) < 3 {
+			return true
+		}
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || !strings.HasSuffix(strings.TrimSuffix(method.Sel.Name, "P"), "Var") {
+			return true
+		}
+		if name, ok := call.Args[1].(*ast.BasicLit); ok && name.Kind == token.STRING {
+			names = append(names, strings.Trim(name.Value, `"`))
+		}
+		return true
+	}
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err == nil {
+			ast.Inspect(file, inspect)
+		}
+		return err
+	})
+	return names, err
+}
+
+// Helped gives the Makefile's targets that `make help` lists.
+func Helped(makefile string) []string {
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):.*## `).FindAllStringSubmatch(makefile, -1) {
+		names = append(names, match[1])
+	}
+	return names
 }
 
 // Targets gives the names of a Makefile's phony targets.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,50 @@ func checkCommand(t *testing.T, page string, c docs.Command, targets map[string]
 	}
 }
 
+// programs are the directories of the programs whose flags the docs are about.
+var programs = []string{"cmd/nfsplugin", "cmd/csi-provisioner", "test/lab", "test/bench"}
+
+// What a sentence or a table calls a flag is one.
+func TestFlagsExist(t *testing.T) {
+	for _, page := range pages(t) {
+		for _, f := range docs.Flags(read(t, page)) {
+			known := func(dir string) bool { return sourceHas(t, dir, `"`+f.Name+`"`) }
+			if f.Name != "help" && !slices.ContainsFunc(programs, known) {
+				t.Errorf("%s:%d: none of %q has a flag --%s", page, f.Line, programs, f.Name)
+			}
+		}
+	}
+}
+
+// And the other way round: what there is, the docs name.
+func TestEverythingIsDocumented(t *testing.T) {
+	var all strings.Builder
+	for _, page := range pages(t) {
+		all.WriteString(read(t, page))
+	}
+	mustName := func(what string) {
+		if !regexp.MustCompile(regexp.QuoteMeta(what) + `(?:[^a-z0-9-]|$)`).MatchString(all.String()) {
+			t.Errorf("no page names %s", what)
+		}
+	}
+	for _, dir := range programs {
+		flags, err := docs.Defined(filepath.Join(root, dir))
+		if err != nil || len(flags) < 5 {
+			t.Fatalf("flags of %s: %q, %v", dir, flags, err)
+		}
+		for _, flag := range flags {
+			mustName("--" + flag)
+		}
+	}
+	targets := docs.Helped(read(t, filepath.Join(root, "Makefile")))
+	if len(targets) < 10 {
+		t.Fatalf("found only the targets %q", targets)
+	}
+	for _, target := range targets {
+		mustName("make " + target)
+	}
+}
+
 // checkFlags looks for each flag of a command as a string in the program's source.
 func checkFlags(t *testing.T, page string, c docs.Command, source string) {
 	t.Helper()
@@ -132,8 +177,16 @@ func TestReading(t *testing.T) {
 	if diff := cmp.Diff([]docs.Command{{Line: 1, Words: []string{"make", "a", "b"}}}, docs.Inline(page)); diff != "" {
 		t.Errorf("inline commands differ (-want +got):\n%s", diff)
 	}
+	const flags = "The `--a-b=c` and --d.\n| `--e`, `--f_g` |\n`cp --h`\n```sh\nx --i\n```\n```yaml\nargs: [--j]\n```\nnot a--k\n---\n"
+	wantFlags := []docs.Flag{{Line: 1, Name: "a-b"}, {Line: 1, Name: "d"}, {Line: 2, Name: "e"}, {Line: 2, Name: "f_g"}, {Line: 8, Name: "j"}}
+	if diff := cmp.Diff(wantFlags, docs.Flags(flags)); diff != "" {
+		t.Errorf("flags differ (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff([]string{"y.md"}, docs.Links(page)); diff != "" {
 		t.Errorf("links differ (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a"}, docs.Helped("a: c ## Do\nb: c\n")); diff != "" {
+		t.Errorf("targets with help differ (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]bool{"a": true, "b": true}, docs.Targets(".PHONY: a b\na: c\n")); diff != "" {
 		t.Errorf("targets differ (-want +got):\n%s", diff)
