@@ -3,6 +3,7 @@ package keylock
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +12,10 @@ import (
 func TestOneHolderPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Locker[string]
+		var all sync.WaitGroup
 		holders, done := 0, 0
 		for range 50 {
-			go func() {
+			all.Go(func() {
 				unlock, err := l.Lock(t.Context(), "k")
 				if err != nil {
 					t.Error(err)
@@ -26,9 +28,9 @@ func TestOneHolderPerKey(t *testing.T) {
 				holders--
 				done++
 				unlock()
-			}()
+			})
 		}
-		time.Sleep(time.Second)
+		all.Wait()
 		if done != 50 {
 			t.Errorf("%d of 50 got the lock", done)
 		}

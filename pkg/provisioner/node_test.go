@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -28,6 +29,7 @@ func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
 	t.Helper()
 	client, dynamic := fake.NewClientset(objects...), newDynamic()
 	client.PrependReactor("patch", "persistentvolumeclaims", refuseSecond(client))
+	client.PrependWatchReactor("*", copyEvents(client))
 	nodes := map[string]*world{}
 	for _, name := range []string{"a", "b"} {
 		w := &world{T: t, driver: nodeDriver(name), client: client, dynamic: dynamic}
@@ -52,6 +54,25 @@ func runNodes(t *testing.T, nodes ...*world) {
 	for i, w := range nodes {
 		w.runThis(made[i])
 		t.Cleanup(func() { w.kill() })
+	}
+}
+
+// copyEvents gives every watch objects of its own, as the API server does: a
+// provisioner trims those that it is sent.
+func copyEvents(client *fake.Clientset) clienttesting.WatchReactionFunc {
+	return func(action clienttesting.Action) (bool, watch.Interface, error) {
+		var options metav1.ListOptions
+		if asked, ok := action.(clienttesting.WatchActionImpl); ok {
+			options = asked.ListOptions
+		}
+		events, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace(), options)
+		if err != nil {
+			return true, nil, err
+		}
+		return true, watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+			event.Object = event.Object.DeepCopyObject()
+			return event, true
+		}), nil
 	}
 }
 
