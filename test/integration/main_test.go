@@ -4,7 +4,7 @@
 // and nfsplugin, whose mounts are symlinks to directories here. It needs neither
 // root nor a kubelet:
 //
-//	KUBE_BINARY=$(lab build) CSI_PROVISIONER=bin/csi-provisioner NFSPLUGIN_FAKE=bin/fake/nfsplugin go test ./integration/...
+//	KUBE_BINARY=$(lab build) CSI_PROVISIONER=bin/race/csi-provisioner NFSPLUGIN_FAKE=bin/race/nfsplugin go test ./integration/...
 package integration
 
 import (

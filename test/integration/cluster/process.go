@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,13 +66,27 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process and its children at once and waits until they are gone.
+// Kill ends the process and its children at once and waits until they are gone. What
+// the race detector found while it ran is an error.
 func (p *Process) Kill() error {
 	err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill %s: %w", p.name, err)
 	}
 	<-p.exited
+	return p.raced()
+}
+
+// raced returns the first report of the race detector, if the program has it.
+func (p *Process) raced() error {
+	const most = 4096
+	text, err := os.ReadFile(p.Log)
+	if err != nil {
+		return fmt.Errorf("output of %s: %w", p.name, err)
+	}
+	if at := bytes.Index(text, []byte("WARNING: DATA RACE")); at >= 0 {
+		return fmt.Errorf("%s: %s", p.name, text[at:min(len(text), at+most)])
+	}
 	return nil
 }
 
