@@ -21,6 +21,8 @@ TEST_UNIT := ./lab/... ./manifests/... ./sanity/...
 WITHOUT_NFS := WithoutNFS$$
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+# With the race detector, which needs cgo.
+GO_RACE := CGO_ENABLED=1 go build -race -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)'
 # Without gRPC's trace pages, which use templates, the linker can leave out methods
 # that nobody calls: nearly half of csi-provisioner, on disk and in memory.
 GO_TAGS := grpcnotrace
@@ -106,18 +108,16 @@ test: ## Run every test and sum them up
 	hack/test-all 'unit lab nfs sanity integration' e2e
 
 .PHONY: test-needs
-test-needs: lab-images fake-plugin lab-build sidecar-images
+test-needs: lab-images race lab-build sidecar-images
 
-# nfsplugin for where there is no NFS: all of it but the mounts.
-.PHONY: fake-plugin
-fake-plugin:
-	$(GO_BUILD) -tags $(GO_TAGS),fakemount -o $(BIN)/fake/ ./cmd/nfsplugin
+# -race, as make test has it; without it nothing but Go is needed.
+RACE ?=
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither root nor the lab
-	go test $(TESTFLAGS) ./...
+	go test $(RACE) $(TESTFLAGS) ./...
 	cd hack && go test $(TESTFLAGS) ./...
-	cd test && go test $(TESTFLAGS) $(TEST_UNIT) && go test $(TESTFLAGS) -run '$(WITHOUT_NFS)' ./nfs
+	cd test && go test $(RACE) $(TESTFLAGS) $(TEST_UNIT) && go test $(RACE) $(TESTFLAGS) -run '$(WITHOUT_NFS)' ./nfs
 
 # How long each fuzz target runs.
 FUZZTIME ?= 1m
@@ -126,20 +126,26 @@ FUZZTIME ?= 1m
 fuzz: ## Run every fuzz target of the product for FUZZTIME each, from the seeds that are kept
 	hack/fuzz $(FUZZTIME)
 
+# Both programs with the race detector; nfsplugin for where there is no NFS, with all
+# but its mounts.
+.PHONY: race
+race:
+	$(GO_RACE) -tags $(GO_TAGS) -o $(BIN)/race/ ./cmd/csi-provisioner
+	$(GO_RACE) -tags $(GO_TAGS),fakemount -o $(BIN)/race/ ./cmd/nfsplugin
+
+in_integration = cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/race/csi-provisioner \
+		CSI_PROVISIONER_RACE=$(abspath $(BIN))/race/csi-provisioner NFSPLUGIN_FAKE=$(abspath $(BIN))/race/nfsplugin
+
 .PHONY: test-integration
-test-integration: $(call needs,preflight-build build fake-plugin) lab-build ## Run csi-provisioner against a real API server, here, without the lab
-	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
-		NFSPLUGIN_FAKE=$(abspath $(BIN))/fake/nfsplugin \
-		go test $(TESTFLAGS) -count=1 ./integration/...
+test-integration: $(call needs,preflight-build lab lab-deps race) lab-build ## Run csi-provisioner against a real API server, here, without the lab, with the race detector
+	$(in_integration) go test $(TESTFLAGS) -count=1 ./integration/...
 
 # How long the leader is killed again and again.
 KILL_TIME ?= 1m
 
 .PHONY: test-faults
-test-faults: $(call needs,preflight-build build) lab-build ## Run the faults of test-integration for longer, with the race detector
-	go build -race -trimpath -buildvcs=false -tags $(GO_TAGS) -o $(BIN)/race/ ./cmd/csi-provisioner
-	cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIONER=$(abspath $(BIN))/csi-provisioner \
-		CSI_PROVISIONER_RACE=$(abspath $(BIN))/race/csi-provisioner KILL_TIME=$(KILL_TIME) \
+test-faults: $(call needs,preflight-build lab lab-deps race) lab-build ## Run the faults of test-integration for longer
+	$(in_integration) KILL_TIME=$(KILL_TIME) \
 		go test $(TESTFLAGS) -count=1 ./integration -run '^Test(LeaderKilled|ClaimDeletedBetween|APIServerRestart|ConnectionsCut)'
 
 .PHONY: test-lab

@@ -36,7 +36,7 @@ func TestDemoSaysWhatItIsDoing(t *testing.T) {
 	if err != nil || strings.Contains(output, "downloading") || len(lines) != 8 || !strings.HasPrefix(lines[7], "booted cluster") {
 		t.Fatalf("%v: it says %q", err, lines)
 	}
-	for i, phase := range []string{"[1/4] Install", "[2/4] Build the driver", "[3/4] Build Kubernetes"} {
+	for i, phase := range []string{"[1/4] Build lab", "[2/4] Build the driver", "[3/4] Build Kubernetes"} {
 		if !strings.HasPrefix(lines[2*i], phase) || !strings.HasPrefix(lines[2*i+1], phase) || !strings.Contains(lines[2*i+1], ": done in ") {
 			t.Errorf("of %s it says %q", phase, lines[2*i:2*i+2])
 		}
