@@ -146,74 +146,6 @@ func (d *deletion) removeRecord() error {
 	return d.held.Remove()
 }
 
-// withoutRecord deletes a volume that was made by a predecessor, or is gone.
-func (d *deletion) withoutRecord(ctx context.Context) error {
-	next, err := d.cat.Reuse(d.id.SubDir)
-	if err == nil {
-		klog.FromContext(ctx).Info("The directory is on its way to the next volume of its claim: nothing deleted", "id", d.id.String(), "next", next.ID)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	there, _, err := directoryThere(d.root, d.id.SubDir) // a file or a symlink is no volume
-	if err != nil {
-		return err
-	}
-	policy, err := d.lastPolicy(ctx)
-	if err != nil {
-		return err
-	}
-	if there {
-		err = d.legacy(ctx, policy)
-	} else {
-		err = d.finish(ctx, policy)
-	}
-	if err != nil {
-		return err
-	}
-	// A process may have been killed after it removed the record, and before the
-	// directory that it was in.
-	return d.cat.Prune(d.id.SubDir)
-}
-
-// legacy ends the volume of a directory that no record says anything of.
-func (d *deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
-	if err := d.spareOthers(policy); err != nil {
-		return err
-	}
-	_, err := d.dispose(ctx, policy)
-	return err
-}
-
-// spareOthers refuses a directory without a record that lies around or within a volume
-// that has one: it must not take that with it.
-func (d *deletion) spareOthers(policy volume.OnDelete) error {
-	if err := recordsOf(d.cat).Conflict(d.id.SubDir); err != nil {
-		return err
-	}
-	return d.spareShares(policy)
-}
-
-// spareShares refuses a directory that the driver has not made and that is a share, or
-// lies in one, unless it stays as it is.
-func (d *deletion) spareShares(policy volume.OnDelete) error {
-	switch {
-	case policy == volume.OnDeleteRetain:
-		return nil
-	case d.cat == nil:
-		return catalog.InShare(d.root, d.id.SubDir)
-	}
-	return d.cat.InShare(d.id.SubDir)
-}
-
-// finish ends what a process was killed in, which may have been nothing.
-func (d *deletion) finish(ctx context.Context, policy volume.OnDelete) error {
-	if policy == volume.OnDeleteArchive {
-		return d.finishArchive(ctx)
-	}
-	return d.finishTaken()
-}
-
 // dispose does what the policy says with the directory. It was not the volume's
 // any more when the volume turns out to have been deleted meanwhile.
 func (d *deletion) dispose(ctx context.Context, policy volume.OnDelete) (mine bool, err error) {
@@ -270,20 +202,6 @@ func (d *deletion) mine() (bool, error) {
 // what the driver's default is now.
 func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
 	return cmp.Or(rec.OnDelete, id.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
-}
-
-// lastPolicy is that of a volume which has no record, or has none any more.
-func (d *deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
-	policy := d.policy(catalog.Record{}, d.id)
-	if d.cat == nil || policy == volume.OnDeleteRetain {
-		return policy, nil
-	}
-	by, err := d.cat.Retained(d.id.SubDir, d.id.Name)
-	if by != "" {
-		klog.FromContext(ctx).Info("The volume is gone and its directory was retained: nothing deleted", "id", d.id.String(), "retainedBy", by)
-		policy = volume.OnDeleteRetain
-	}
-	return policy, err
 }
 
 // trashName is for people to recognize and unique by its time.
