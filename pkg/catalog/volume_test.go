@@ -149,3 +149,22 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// A record that comes to be within a live volume does not stay: whoever made that
+// volume may have looked before.
+func TestCreateWithinAVolume(t *testing.T) {
+	cat, export := open(t)
+	mustCreate(t, cat, "pvc")
+	for _, subDir := range []string{"pvc/a", "pvc/a/b"} {
+		if err := cat.Create(record(subDir)); !errors.Is(err, volume.ErrOwned) {
+			t.Errorf("%s: %v, want ErrOwned", subDir, err)
+		}
+	}
+	if below, err := cat.Below("pvc"); err != nil || len(below) != 0 {
+		t.Errorf("left are %q, %v", below, err)
+	}
+	if _, err := cat.Read("pvc"); err != nil {
+		t.Errorf("the volume's own record: %v", err)
+	}
+	mustBeEmpty(t, filepath.Join(export, volume.MetaDir, TempDir))
+}

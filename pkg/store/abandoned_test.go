@@ -3,14 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -24,10 +23,14 @@ func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
 	l.put(t, ".nfs-csi/tmp/record-1700000000000000000-X")
 	l.put(t, ".nfs-csi/tmp/deleted0123456789abcdef-1700000000000000000-X.gone/file")
 	l.put(t, ".nfs-csi/tmp/kept0123456789abcdef-1700000000000000000-X.archived/file")
-	link := filepath.Join(l.dir, ".nfs-csi/tmp/copy.volume.0123456789abcdef-1700000000000000000-X")
-	old := []unix.Timeval{unix.NsecToTimeval(1e18), unix.NsecToTimeval(1e18)}
-	if err := errors.Join(os.Symlink("/etc", link), unix.Lutimes(link, old)); err != nil {
-		t.Fatal(err)
+	// Somebody else's symlinks, to what a copy would have in it.
+	l.put(t, "victim/data/precious")
+	for i, target := range []string{filepath.Join(l.dir, "victim"), "../../victim"} {
+		for _, kind := range []string{"copy.volume.0123456789abcdef", "copy.snapshot.0123456789abcdef", "deleted0123456789abcdef"} {
+			if err := os.Symlink(target, filepath.Join(l.dir, fmt.Sprintf(".nfs-csi/tmp/%s-1700000000000000000-%d", kind, i))); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	l.reclaim.abandoned = -time.Minute // what was changed just now is old
 	l.reclaim.kick(l.export, nil)
@@ -36,6 +39,7 @@ func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
 	if err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "kept") {
 		t.Errorf("left in tmp: %v, %v", left, err)
 	}
+	l.mustHave(t, append(live("pvc-1"), "victim", "victim/data", "victim/data/precious")...)
 }
 
 // later ends what would be abandoned an hour from now.

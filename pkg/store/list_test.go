@@ -248,3 +248,21 @@ func TestListConfiguredExports(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Names that were read for a page serve the next pages, and not for long.
+func TestListingAges(t *testing.T) {
+	var l listings
+	export := volume.Export{Server: "nfs.test", Share: "/e"}
+	first := l.take(export, true)
+	if l.take(export, false) != first {
+		t.Error("the next page has other names")
+	}
+	first.read = first.read.Add(-listingAge - time.Second)
+	second := l.take(export, false)
+	if second == first {
+		t.Error("names of more than a minute ago serve a page")
+	}
+	if l.take(export, true) == second {
+		t.Error("a new listing has the names of the one before")
+	}
+}

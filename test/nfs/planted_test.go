@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nfs-csi/nfs-csi/pkg/store"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -26,38 +24,63 @@ func TestSymlinksInTheDriversDirectory(t *testing.T) {
 	meta := filepath.Join(dir, ".nfs-csi")
 	for i, place := range []string{
 		"volumes", "names", "tmp", "trash", "snapshots", "groups", "volumes/pvc", "volumes/pvc/.record.json", "names/other",
-		"snapshots/snap", "snapshots/snap/data", "snapshots/snap/record.json", "groups/group/1", "groups/group/1/data", "trash/gone/below", "tmp/copy.volume.0123456789abcdef-1700000000000000000-X", "tmp/deleted0123456789abcdef-1700000000000000000-X.pvc",
+		"snapshots/snap", "snapshots/snap/data", "snapshots/snap/record.json", "groups/group/1", "groups/group/1/data", "trash/gone/below", "trash/gone",
+		"tmp/copy.volume.0123456789abcdef-1700000000000000000-X", "tmp/deleted0123456789abcdef-1700000000000000000-X.pvc",
 	} {
-		target := []string{filepath.Join(c.outer, "above"), "../kept", "../../kept", filepath.Join(dir, "kept")}[i%4]
-		t.Run(place, func(t *testing.T) {
-			calls := plantedCalls{t, newStore(t, "vers=4.2"), e, volume.ID{Export: e, SubDir: "pvc", Name: "pvc"}}
-			calls.make(t.Context())
-			plantLink(t, filepath.Join(meta, place), target)
-			within(t, 10*time.Second, "all calls", func() { calls.all(t.Context()) })
-			if strings.HasPrefix(place, "tmp/") || strings.HasPrefix(place, "trash/") { // what is reclaimed
-				eventually(t, 10*time.Second, place+" is removed", func() error {
-					_, err := os.Lstat(filepath.Join(meta, place))
-					if err == nil {
-						return errors.New("it is there")
-					}
-					return nil
-				})
+		links := map[string]string{"absolute": filepath.Join(c.outer, "above"), "relative": relativeLink(t, filepath.Join(meta, place), filepath.Join(dir, "kept/canary"))}
+		for kind, link := range links {
+			if !strings.HasSuffix(place, "data") && (kind == "absolute") != (i%2 == 0) {
+				continue // one of the two, but for what is copied
 			}
-			for _, made := range []string{"pvc", "other-dir", "clone", "restored", ".nfs-csi"} {
-				if err := os.RemoveAll(filepath.Join(dir, made)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			c.check(t)
-		})
+			t.Run(place+" "+kind, func(t *testing.T) {
+				plantedOnce(t, c, place, link)
+				c.check(t)
+			})
+		}
 	}
 }
 
-// plantLink puts an old symlink in the place of what is there.
+// relativeLink is what a symlink says that leads from its directory to a target.
+func relativeLink(t *testing.T, name, target string) string {
+	t.Helper()
+	link, err := filepath.Rel(filepath.Dir(name), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+// plantedOnce makes all calls with a symlink in a place of the driver's own directory.
+func plantedOnce(t *testing.T, c *canaries, place, link string) {
+	t.Helper()
+	meta := filepath.Join(c.dir, ".nfs-csi")
+	calls := plantedCalls{t, newStore(t, "vers=4.2"), c.export, volume.ID{Export: c.export, SubDir: "pvc", Name: "pvc"}}
+	calls.make(t.Context())
+	plantLink(t, filepath.Join(meta, place), link)
+	if _, err := os.Stat(filepath.Join(meta, place, "secret")); err != nil {
+		t.Fatalf("the symlink leads nowhere: %v", err)
+	}
+	within(t, 10*time.Second, "all calls", func() { calls.all(t.Context()) })
+	if strings.HasPrefix(place, "trash/") {
+		eventually(t, 10*time.Second, place+" is removed", func() error {
+			_, err := os.Lstat(filepath.Join(meta, place))
+			if err == nil {
+				return errors.New("it is there")
+			}
+			return nil
+		})
+	}
+	for _, made := range []string{"pvc", "other-dir", "clone", "restored", ".nfs-csi"} {
+		if err := os.RemoveAll(filepath.Join(c.dir, made)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// plantLink puts a symlink in the place of what is there.
 func plantLink(t *testing.T, name, target string) {
 	t.Helper()
-	old := []unix.Timeval{unix.NsecToTimeval(1e18), unix.NsecToTimeval(1e18)}
-	err := errors.Join(os.RemoveAll(name), os.MkdirAll(filepath.Dir(name), 0o700), os.Symlink(target, name), unix.Lutimes(name, old))
+	err := errors.Join(os.RemoveAll(name), os.MkdirAll(filepath.Dir(name), 0o700), os.Symlink(target, name))
 	if err != nil {
 		t.Fatal(err)
 	}
