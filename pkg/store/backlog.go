@@ -55,17 +55,24 @@ func (r *reclaimer) count(export volume.Export, change func(*Backlog)) {
 func (q *queue) lateOnes() Late {
 	var l Late
 	for _, d := range q.late {
-		switch d.late {
-		case long:
-			l.Long++
-		case written:
-			l.Written++
-		case refused:
-			l.Refused++
-			if l.Left == "" {
-				l.Left = d.why.Error()
-			}
-		}
+		l.add(d)
+	}
+	if q.current != nil {
+		l.add(q.current)
 	}
 	return l
+}
+
+func (l *Late) add(d *discarded) {
+	switch d.late {
+	case long:
+		l.Long++
+	case written:
+		l.Written++
+	case refused:
+		l.Refused++
+		if l.Left == "" {
+			l.Left = d.why.Error()
+		}
+	}
 }

@@ -8,14 +8,15 @@ import (
 // Trees in the trash of an export are removed in slices, so that a large one, one
 // that is written to and one that the server refuses to remove hold up no other.
 const (
-	// firstSlice is what a tree gets before those that had theirs go on: enough for
-	// one of a few hundred entries.
+	// firstSlice is what a new tree gets at once, whichever is being removed: enough
+	// for one of a few hundred entries.
 	firstSlice = 100 * time.Millisecond
-	fullSlice  = time.Second
+	// fullSlice is long for what is to be listed again in each.
+	fullSlice = 5 * time.Second
 	// longestSlice ends one in which nothing could be removed.
 	longestSlice = time.Minute
 	// manySlices make a tree a long one, or fewer in a row without any removal.
-	manySlices   = 60
+	manySlices   = 12
 	futileSlices = 4
 	// lateMin and lateMax are when a tree is tried again that cannot be finished now.
 	lateMin = time.Second
@@ -44,13 +45,14 @@ type discarded struct {
 	slices int    // that it has had
 	futile int    // of them, in a row, without any removal
 	late   lateness
+	told   []lateness // that it was late for before
 	why    error
 	due    time.Time
 	wait   time.Duration
 }
 
-// slice is how long the next one is, and for how long it goes on as long as it could
-// not remove anything: what cannot be removed may come first.
+// slice is how long the next one is, and how long it may be while nothing could be
+// removed in it: what cannot be removed may come first.
 func (d *discarded) slice() (length, limit time.Duration) {
 	if d.slices == 0 {
 		return firstSlice, firstSlice
@@ -58,15 +60,16 @@ func (d *discarded) slice() (length, limit time.Duration) {
 	return fullSlice, min(fullSlice<<min(d.futile, 10), longestSlice)
 }
 
-// queue is the order in which the trees of an export get their slices: first those
-// that had none, then those that are on time one after the other, and after each
-// round of them one of those that are late.
+// queue is the order in which the trees of an export get their slices: those that had
+// none at once, then those that are on time one after the other, and after each round
+// of them one of those that are late.
 type queue struct {
-	known map[string]*discarded
-	fresh []*discarded
-	line  []*discarded
-	late  []*discarded
-	round int // slices of the line since one that was late
+	known   map[string]*discarded
+	fresh   []*discarded
+	line    []*discarded
+	late    []*discarded
+	current *discarded // the last of next
+	round   int        // slices of the line since one that was late
 }
 
 // add takes a tree into the queue, unless it is in it.
@@ -77,13 +80,15 @@ func (q *queue) add(name string) {
 	if q.known == nil {
 		q.known = map[string]*discarded{}
 	}
-	if len(q.known) >= maxQueue && !q.forgetOne() {
+	if q.full() && !q.forgetOne() {
 		return
 	}
 	d := &discarded{name: name}
 	q.known[name] = d
 	q.fresh = append(q.fresh, d)
 }
+
+func (q *queue) full() bool { return len(q.known) >= maxQueue }
 
 // forgetOne makes room. What is forgotten is found again in the trash.
 func (q *queue) forgetOne() bool {
@@ -97,23 +102,51 @@ func (q *queue) forgetOne() bool {
 	return false
 }
 
-// next takes the tree out whose turn it is, if there is one. Put it back by done
-// or again.
+// next takes the tree out whose turn it is, of those that had a slice, if there is
+// one. Put it back by done or again.
 func (q *queue) next(now time.Time) *discarded {
-	if d := shift(&q.fresh); d != nil {
-		return d
-	}
+	q.current = nil
 	if len(q.line) == 0 || q.round >= len(q.line) {
 		q.round = 0
-		i := slices.IndexFunc(q.late, func(d *discarded) bool { return !d.due.After(now) })
-		if i >= 0 {
-			d := q.late[i]
+		if i := q.firstDue(now); i >= 0 {
+			q.current = q.late[i]
 			q.late = slices.Delete(q.late, i, i+1)
-			return d
 		}
 	}
-	q.round++
-	return shift(&q.line)
+	if q.current == nil {
+		q.round++
+		q.current = shift(&q.line)
+	}
+	return q.current
+}
+
+// newcomer takes out one that had no slice, if there is one.
+func (q *queue) newcomer() *discarded { return shift(&q.fresh) }
+
+func (q *queue) firstDue(now time.Time) int {
+	return slices.IndexFunc(q.late, func(d *discarded) bool { return !d.due.After(now) })
+}
+
+// goOn gives the current one another slice at once, unless there is another whose turn
+// it is. It tells whether that makes it late, for the first time.
+func (q *queue) goOn(now time.Time) (ok, news bool) {
+	d := q.current
+	if len(q.line) > 0 || q.firstDue(now) >= 0 {
+		return false, false
+	}
+	if d.slices++; d.slices >= manySlices && d.late == onTime {
+		d.late = long
+	}
+	return true, d.isNews()
+}
+
+// isNews tells whether it is late for the first time for this reason.
+func (d *discarded) isNews() bool {
+	if d.late == onTime || slices.Contains(d.told, d.late) {
+		return false
+	}
+	d.told = append(d.told, d.late)
+	return true
 }
 
 func shift(from *[]*discarded) *discarded {
@@ -126,13 +159,22 @@ func shift(from *[]*discarded) *discarded {
 }
 
 // done forgets a tree that is gone.
-func (q *queue) done(d *discarded) { delete(q.known, d.name) }
+func (q *queue) done(d *discarded) {
+	q.leave(d)
+	delete(q.known, d.name)
+}
+
+func (q *queue) leave(d *discarded) {
+	if q.current == d {
+		q.current = nil
+	}
+}
 
 // again puts back a tree that had a slice and is not gone. It is told whether
 // something was removed and what kept the rest, if that was not the time. It tells
-// whether that is news.
+// whether that makes it late, for the first time.
 func (q *queue) again(d *discarded, now time.Time, progress bool, late lateness, why error) (news bool) {
-	before := d.late
+	q.leave(d)
 	d.slices++
 	if d.futile++; progress {
 		d.futile = 0
@@ -150,7 +192,7 @@ func (q *queue) again(d *discarded, now time.Time, progress bool, late lateness,
 		return false
 	}
 	q.late = append(q.late, d)
-	return d.late != before
+	return d.isNews()
 }
 
 // due is when the first of those is that are late.

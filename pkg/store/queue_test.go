@@ -8,11 +8,19 @@ import (
 	"time"
 )
 
+// take is what gets the next slice.
+func (q *queue) take(now time.Time) *discarded {
+	if d := q.newcomer(); d != nil {
+		return d
+	}
+	return q.next(now)
+}
+
 // order is whose turn it is, n times, where none of them comes to an end.
 func (q *queue) order(n int, now time.Time) string {
 	var names []string
 	for range n {
-		d := q.next(now)
+		d := q.take(now)
 		if d == nil {
 			names = append(names, "-")
 			continue
@@ -37,9 +45,9 @@ func TestQueueTakesTurns(t *testing.T) {
 		t.Errorf("with a new one the order is %s", got)
 	}
 	for len(q.known) > 0 {
-		q.done(q.next(now))
+		q.done(q.take(now))
 	}
-	if d := q.next(now); d != nil {
+	if d := q.take(now); d != nil {
 		t.Errorf("there is %s", d.name)
 	}
 }
@@ -48,11 +56,12 @@ func TestQueuePutsLast(t *testing.T) {
 	why := errors.New("why")
 	for _, late := range []lateness{written, refused} {
 		q, now := queue{}, time.Now()
-		q.add("late")
 		q.add("a")
 		q.add("b")
+		q.order(4, now)
+		q.add("late")
 		for wait := lateMin; wait < 3*lateMax; wait *= 2 {
-			d := q.next(now)
+			d := q.take(now)
 			if d.name != "late" {
 				t.Fatalf("it is the turn of %s", d.name)
 			}
@@ -63,15 +72,18 @@ func TestQueuePutsLast(t *testing.T) {
 			if want := now.Add(min(wait, lateMax)); !ok || !due.Equal(want) {
 				t.Errorf("it is due in %s, want %s", due.Sub(now), want.Sub(now))
 			}
-			if got := q.order(4, due.Add(-1)); got != "a b a b" {
+			if got := q.order(2, due.Add(-1)); got != "a b" {
 				t.Errorf("before it is due the order is %s", got)
+			}
+			for _, other := range q.line {
+				other.slices = 1 // or it would be a long one
 			}
 			now = due
 		}
 		if l := q.lateOnes(); l.Written+l.Refused != 1 || (l.Refused == 1) != (late == refused) || (l.Left == "why") != (late == refused) {
 			t.Errorf("%s: %+v", late, l)
 		}
-		q.done(q.next(now))
+		q.done(q.take(now))
 		if l := q.lateOnes(); l != (Late{}) {
 			t.Errorf("when it is gone: %+v", l)
 		}
@@ -97,11 +109,36 @@ func TestQueueOfLongOnes(t *testing.T) {
 	}
 }
 
+// One that is alone goes on, and is a long one in the end.
+func TestQueueOfOne(t *testing.T) {
+	q, now := queue{}, time.Now()
+	q.add("x")
+	q.again(q.take(now), now, true, onTime, nil)
+	d := q.take(now)
+	for i := d.slices + 1; i <= 2*manySlices; i++ {
+		if ok, news := q.goOn(now); !ok || news != (i == manySlices) {
+			t.Errorf("slice %d: goes on %v, is news %v", i, ok, news)
+		}
+	}
+	if l := q.lateOnes(); l != (Late{Long: 1}) {
+		t.Errorf("late are %+v", l)
+	}
+	q.add("y")
+	q.again(q.newcomer(), now, true, onTime, nil)
+	if ok, _ := q.goOn(now); ok {
+		t.Error("it goes on while another waits")
+	}
+	q.again(d, now, true, onTime, nil)
+	if l := q.lateOnes(); l != (Late{Long: 1}) {
+		t.Errorf("late are %+v", l)
+	}
+}
+
 func TestQueueOfFutileOnes(t *testing.T) {
 	q, now := queue{}, time.Now()
 	q.add("x")
 	for i := 1; ; i++ {
-		d := q.next(now)
+		d := q.take(now)
 		length, limit := d.slice()
 		if length > fullSlice || limit < length || limit > longestSlice {
 			t.Errorf("slice %d is %s long, %s at most", i, length, limit)
@@ -124,10 +161,10 @@ func TestQueueIsBounded(t *testing.T) {
 		t.Errorf("%d are known, want %d", len(q.known), maxQueue)
 	}
 	for range maxQueue {
-		q.again(q.next(now), now, true, refused, errors.New("why"))
+		q.again(q.take(now), now, true, refused, errors.New("why"))
 	}
 	q.add("new") // does not wait until one of them ends
-	if d := q.next(now); d == nil || d.name != "new" || len(q.known) != maxQueue {
+	if d := q.newcomer(); d == nil || d.name != "new" || len(q.known) != maxQueue {
 		t.Errorf("it is the turn of %+v, and %d are known", d, len(q.known))
 	}
 }

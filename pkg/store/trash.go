@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +28,7 @@ type pass struct {
 	work    *reclaiming
 	export  volume.Export
 	cat     *catalog.Catalog
+	inTmp   []string // what found no room in the trash
 	pace    *pace
 	upkeep  func()
 	removed int64
@@ -59,15 +60,12 @@ func (r *reclaimer) empty(export volume.Export, work *reclaiming) (removed int64
 
 // run gives slices to all that is in the trash and to what found no room there.
 func (p *pass) run(inTmp []string) error {
+	p.inTmp = inTmp
 	for p.r.ctx.Err() == nil {
-		if len(p.work.queue.fresh) == 0 || p.work.waiting() {
-			if err := p.look(inTmp); err != nil {
-				return err
-			}
+		if err := p.newcomers(); err != nil {
+			return err
 		}
-		if len(p.work.queue.fresh) == 0 {
-			p.upkeep()
-		}
+		p.upkeep()
 		d := p.work.queue.next(time.Now())
 		if d == nil {
 			return nil
@@ -79,8 +77,27 @@ func (p *pass) run(inTmp []string) error {
 	return p.r.ctx.Err()
 }
 
+// newcomers gives what is new in the trash its first slice.
+func (p *pass) newcomers() error {
+	for {
+		if err := p.look(); err != nil {
+			return err
+		}
+		found := len(p.work.queue.fresh)
+		for d := p.work.queue.newcomer(); d != nil; d = p.work.queue.newcomer() {
+			if err := p.slice(d); err != nil {
+				return err
+			}
+		}
+		// There may be more than the queue could take.
+		if found == 0 || p.work.queue.full() {
+			return nil
+		}
+	}
+}
+
 // look finds what is new in the trash.
-func (p *pass) look(inTmp []string) error {
+func (p *pass) look() error {
 	select {
 	case <-p.work.wake: // which is for what is found now
 	default:
@@ -92,7 +109,7 @@ func (p *pass) look(inTmp []string) error {
 		}
 		found += int64(len(names))
 	}
-	add("", inTmp)
+	add("", p.inTmp)
 	err := namesIn(p.cat.Meta(), catalog.TrashDir, func(names []string) { add(catalog.TrashDir, names) })
 	p.r.count(p.export, func(b *Backlog) { b.Trees = found })
 	return err
@@ -131,22 +148,25 @@ func (p *pass) slice(d *discarded) error {
 		Found:   func(n int64) { p.r.count(p.export, func(b *Backlog) { b.Entries += n }) },
 	}.Remove(p.r.ctx, dir, path.Base(d.name))
 	p.removed += removed
-	q := &p.work.queue
-	late, failed := p.judge(err)
-	switch {
-	case err == nil:
-		q.done(d)
-	case q.again(d, time.Now(), s.progress.Load(), late, leftOf(d, err)):
-		p.tell(d)
-	}
 	p.r.count(p.export, func(b *Backlog) {
 		b.Removed += removed
-		b.Late = q.lateOnes()
 		if err == nil {
 			b.Trees--
 		}
 	})
+	late, failed := p.judge(err)
+	if err == nil {
+		p.work.queue.done(d)
+	} else if p.work.queue.again(d, time.Now(), s.progress, late, leftOf(d, err)) {
+		p.tell(d)
+	}
+	p.countLate()
 	return failed
+}
+
+func (p *pass) countLate() {
+	late := p.work.queue.lateOnes()
+	p.r.count(p.export, func(b *Backlog) { b.Late = late })
 }
 
 // holder is the directory that a tree is in.
@@ -194,10 +214,12 @@ func (p *pass) tell(d *discarded) {
 
 // slice of time for one tree.
 type slice struct {
-	pace       *pace
-	waiting    func() bool // whether there is something new to remove
+	*pass
+	first      bool // of the tree
 	end, limit time.Time
-	progress   atomic.Bool
+
+	mu       sync.Mutex
+	progress bool
 }
 
 // errSliceOver ends a slice.
@@ -206,23 +228,46 @@ var errSliceOver = errors.New("its slice of time is over")
 func (p *pass) begin(d *discarded) *slice {
 	now := time.Now()
 	length, limit := d.slice()
-	return &slice{
-		pace: p.pace, end: now.Add(length), limit: now.Add(limit),
-		waiting: p.work.waiting,
-	}
+	return &slice{pass: p, first: d.slices == 0, end: now.Add(length), limit: now.Add(limit)}
 }
 
-// before every change waits for the pace, and ends the slice when its time is over.
+// before is called before every change. It waits for the pace. Where new volumes have
+// been deleted meanwhile it holds this one up for their first slices: to begin again
+// would mean to list again what is still there. It ends the slice when its time is
+// over, unless it is nobody else's turn.
 func (s *slice) before(ctx context.Context, changes int64) error {
-	if changes > 0 {
-		s.progress.Store(true)
-	}
 	if err := s.pace.wait(ctx); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress = s.progress || changes > 0
+	if s.first {
+		return s.over(time.Now())
+	}
+	if s.work.waiting() && ctx.Err() == nil {
+		if err := s.newcomers(); err != nil {
+			return err
+		}
+	}
 	now := time.Now()
-	// One that could not remove anything yet goes on, as long as nobody waits.
-	if now.After(s.end) && (changes > 0 || now.After(s.limit) || s.waiting()) {
+	if s.over(now) == nil {
+		return nil
+	}
+	ok, news := s.work.queue.goOn(now)
+	if !ok {
+		return errSliceOver
+	}
+	s.end = now.Add(fullSlice)
+	if news {
+		s.tell(s.work.queue.current)
+		s.countLate()
+	}
+	return nil
+}
+
+func (s *slice) over(now time.Time) error {
+	if now.After(s.end) && (s.progress || now.After(s.limit)) {
 		return errSliceOver
 	}
 	return nil

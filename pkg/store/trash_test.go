@@ -41,7 +41,7 @@ func TestReclaimTakesTurns(t *testing.T) {
 		l.delete(t, large)
 		time.Sleep(2 * time.Second)
 		l.delete(t, small)
-		time.Sleep(fullSlice + 200*time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
 		if l.inTrash(t, "small") != 0 || l.inTrash(t, "large") != 1 {
 			t.Errorf("in the trash: %d small ones, %d large", l.inTrash(t, "small"), l.inTrash(t, "large"))
@@ -59,19 +59,40 @@ func TestReclaimIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.reclaim.rate = 100
-		ids := []volume.ID{l.fill(t, "a", 600), l.fill(t, "b", 600)}
+		ids := []volume.ID{l.fill(t, "a", 800), l.fill(t, "b", 800)}
 		for _, id := range ids {
 			l.delete(t, id)
 		}
-		time.Sleep(8 * time.Second)
+		time.Sleep(2*fullSlice + 2*time.Second)
 		synctest.Wait()
 		for _, name := range []string{"a", "b"} {
 			files, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/trash", name+".*", "*"))
-			if err != nil || len(files) > 300 || len(files) < 100 {
+			if err != nil || len(files) > 400 || len(files) < 50 {
 				t.Errorf("%d of %s are left, %v", len(files), name, err)
 			}
 		}
 		time.Sleep(5 * time.Second)
+	})
+}
+
+// A large volume is put last after a while, and goes all the same.
+func TestReclaimOfALargeVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.reclaim.rate = 10
+		l.delete(t, l.fill(t, "large", 800))
+		time.Sleep((manySlices + 1) * fullSlice)
+		l.delete(t, l.fill(t, "other", 100))
+		time.Sleep(fullSlice)
+		synctest.Wait()
+		if b := l.Backlog()[0]; b.Late != (Late{Long: 1}) || b.Trees != 2 {
+			t.Errorf("backlog %+v, want one that takes long", b)
+		}
+		time.Sleep(2 * manySlices * fullSlice)
+		synctest.Wait()
+		if b := l.Backlog()[0]; b != (Backlog{Export: l.export, Removed: 902}) {
+			t.Errorf("backlog %+v", b)
+		}
 	})
 }
 
@@ -108,10 +129,9 @@ func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
 	for what, tt := range map[string]struct {
 		every  time.Duration
 		always bool
-		want   Late
 	}{
-		"when it is empty": {15 * time.Millisecond, false, Late{Written: 1}},
-		"always":           {45 * time.Millisecond, true, Late{Long: 1}},
+		"when it is empty": {15 * time.Millisecond, false},
+		"always":           {45 * time.Millisecond, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -119,15 +139,15 @@ func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
 				l.reclaim.rate = 20
 				l.delete(t, l.fill(t, "busy", 30))
 				stop := l.writer(t, "busy", tt.every, tt.always)
-				time.Sleep((manySlices + 20) * fullSlice)
+				time.Sleep((manySlices + 4) * fullSlice)
 				synctest.Wait()
-				if b := l.Backlog()[0]; b.Late != tt.want || b.Trees != 1 {
-					t.Errorf("backlog %+v, want late %+v", b, tt.want)
+				if b := l.Backlog()[0]; b.Late.Written+b.Late.Long != 1 || !tt.always && b.Late.Written != 1 || b.Trees != 1 {
+					t.Errorf("backlog %+v, want one that is late", b)
 				}
 				for i := range 3 {
 					l.delete(t, l.fill(t, fmt.Sprint("pvc-", i), 5))
 				}
-				time.Sleep(5 * fullSlice)
+				time.Sleep(fullSlice)
 				synctest.Wait()
 				if n := l.inTrash(t, "pvc-"); n != 0 {
 					t.Errorf("%d wait for the busy one", n)
