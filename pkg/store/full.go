@@ -28,7 +28,7 @@ func (d *deletion) inPlace(ctx context.Context, h *share.Handle, why error) erro
 			return errors.Join(why, ignoreNone(err))
 		}
 		defer at.close()
-		dir, err := enter(at.parent, at.name, false)
+		dir, err := enterLocked(at)
 		if err != nil {
 			return errors.Join(why, ignoreNone(err))
 		}
@@ -45,6 +45,18 @@ func (d *deletion) inPlace(ctx context.Context, h *share.Handle, why error) erro
 		}
 		return d.endInPlace(ctx, at)
 	})
+}
+
+// enterLocked is enter for a directory that its owner may have locked.
+func enterLocked(at place) (*os.Root, error) {
+	dir, err := enter(at.parent, at.name, false)
+	if !errors.Is(err, unix.EACCES) {
+		return dir, err
+	}
+	if _, unlocked := at.unlock(); !unlocked {
+		return nil, err
+	}
+	return enter(at.parent, at.name, false)
 }
 
 // hold tells whether the volume is there to be deleted, and holds its record.

@@ -126,10 +126,24 @@ func discard(cat *catalog.Catalog, name string) error {
 		return err
 	}
 	err := cat.Meta().Rename(name, path.Join(catalog.TrashDir, trashName(name, time.Now())))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if errors.Is(err, unix.EACCES) {
+		err = discardLocked(cat, name)
 	}
-	return err
+	return ignoreNone(err)
+}
+
+// discardLocked is discard for a directory that its owner may not write to.
+func discardLocked(cat *catalog.Catalog, name string) error {
+	bin, err := cat.Trash()
+	if err != nil {
+		return err
+	}
+	parent, err := cat.Meta().OpenRoot(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return rename(place{parent: parent, name: path.Base(name)}, place{at: bin, name: trashName(name, time.Now())})
 }
 
 // openData is the place of what is copied.

@@ -123,17 +123,50 @@ func withFD(dir *os.Root, do func(fd int) error) error {
 	return errors.Join(do(int(f.Fd())), f.Close())
 }
 
-// rename moves what is at from to a place of another directory. rename(2) puts
-// an empty directory that is there already out of the way.
+// rename moves the directory that is at from to a place of another directory. An
+// empty one that is there already it puts out of the way, as rename(2) does.
 func rename(from, to place) error {
-	return from.withFD(func(src int) error {
+	err := from.renameTo(to)
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	// Its .. changes, for which its owner must be allowed to write to it.
+	mode, unlocked := from.unlock()
+	if !unlocked {
+		return err
+	}
+	at := from
+	if err = from.renameTo(to); err == nil {
+		at = to
+	}
+	// As it was, since it may be an archive. Whoever is killed before this leaves it
+	// to its owner to lock it again.
+	_ = at.chmod(mode)
+	return err
+}
+
+func (p place) renameTo(to place) error {
+	return p.withFD(func(src int) error {
 		return to.withFD(func(dst int) error {
-			if err := unix.Renameat(src, from.name, dst, to.name); err != nil {
-				return &os.LinkError{Op: "rename", Old: from.name, New: to.name, Err: err}
+			if err := unix.Renameat(src, p.name, dst, to.name); err != nil {
+				return &os.LinkError{Op: "rename", Old: p.name, New: to.name, Err: err}
 			}
 			return nil
 		})
 	})
+}
+
+// unlock lets the directory's owner use it, unless that was so before, and tells
+// what its mode was.
+func (p place) unlock() (mode volume.Mode, unlocked bool) {
+	const ownerAll = 0o700
+	var st unix.Stat_t
+	err := p.withFD(func(fd int) error { return unix.Fstatat(fd, p.name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&ownerAll == ownerAll {
+		return 0, false
+	}
+	mode = volume.Mode(st.Mode & 0o7777)
+	return mode, p.chmod(mode|ownerAll) == nil
 }
 
 // rmdir removes an empty directory and, unlike os.Root.Remove, nothing else.

@@ -3,6 +3,7 @@ package nfs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,76 @@ func inTrash(dir, name string) error {
 		err = fmt.Errorf("%q are left", found)
 	}
 	return err
+}
+
+// locked makes a tree with directories that nobody may write to, as Go's module
+// cache has them, of one user on the server's own disk.
+func locked(t *testing.T, dir string, uid int, mode os.FileMode) {
+	t.Helper()
+	deep := filepath.Join(dir, "pkg/mod/cache@v1/a/b")
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if entry.IsDir() {
+			dirs = append(dirs, name)
+			for _, file := range []string{"go.mod", "x.go"} {
+				err = errors.Join(err, os.WriteFile(filepath.Join(name, file), nil, 0o444), os.Lchown(filepath.Join(name, file), uid, uid))
+			}
+		}
+		return err
+	})
+	for _, name := range dirs {
+		err = errors.Join(err, os.Lchown(name, uid, uid), os.Chmod(name, mode))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// squashes are what a server makes of root, and the user that it becomes.
+func squashes() map[string]int {
+	return map[string]int{"rw,root_squash": 65534, "rw,all_squash,anonuid=1234,anongid=1234": 1234}
+}
+
+// What its owner has locked is deleted, and archived with the mode that it had.
+func TestReclaimOfLockedDirectories(t *testing.T) {
+	versions(t, func(t *testing.T, disk, version string) {
+		for options, uid := range squashes() {
+			e, dir := export(t, disk, options, 0o777)
+			s := newStore(t)
+			for _, mode := range []os.FileMode{0o555, 0} {
+				name := fmt.Sprintf("locked-%o", mode)
+				id := made(t, s, e, name, version, volume.OnDeleteDelete)
+				locked(t, filepath.Join(dir, name), uid, mode)
+				remove(t, s, id)
+				remove(t, s, id)
+				eventually(t, 20*time.Second, options+": the trash is reclaimed", func() error { return inTrash(dir, name) })
+			}
+			// Also a clone, which has the mode of its source.
+			source := made(t, s, e, "source", version, volume.OnDeleteDelete)
+			locked(t, filepath.Join(dir, "source"), uid, 0o555)
+			cloned, err := s.Create(t.Context(), request(e, "clone", version, &store.Source{Volume: &source}))
+			if err != nil {
+				t.Fatalf("%s: %v", options, err)
+			}
+			if mode, _, _ := owner(t, filepath.Join(dir, "clone")); mode != 0o555 {
+				t.Errorf("%s: the clone has mode %s", options, mode)
+			}
+			remove(t, s, cloned.ID)
+			id := made(t, s, e, "archived", version, volume.OnDeleteArchive)
+			locked(t, filepath.Join(dir, "archived"), uid, 0o555)
+			remove(t, s, id)
+			archive := filepath.Join(dir, "archived-archived")
+			if mode, _, _ := owner(t, archive); mode != 0o555 {
+				t.Errorf("%s: the archive has mode %s", options, mode)
+			}
+			if _, err := os.Stat(filepath.Join(archive, "pkg/mod/cache@v1/a/b/go.mod")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // Controllers that empty one trash together are in nobody's way.
