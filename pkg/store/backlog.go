@@ -1,6 +1,10 @@
 package store
 
-import "github.com/nfs-csi/nfs-csi/pkg/volume"
+import (
+	"fmt"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
 
 // Backlog is what is left of deleted volumes on an export, as far as it is known:
 // how much is in a directory shows when it is being removed.
@@ -75,4 +79,18 @@ func (l *Late) add(d *discarded) {
 			l.Left = d.why.Error()
 		}
 	}
+}
+
+// remains tells of deleted volumes of which something stays on the export until
+// somebody does something about it.
+func (r *reclaimer) remains(export volume.Export) []Condition {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.backlog[export]
+	if b == nil || b.Late.Refused == 0 {
+		return nil
+	}
+	return []Condition{{Degraded, "DeletedVolumesRemain", fmt.Sprintf("%d deleted volumes still take up space on the export. "+
+		"The server refuses to remove %s. Remove it on the server, or give it to the user that the driver is there",
+		b.Late.Refused, b.Late.Left)}}
 }

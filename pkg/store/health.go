@@ -59,7 +59,7 @@ func (s *Store) Health(ctx context.Context, id volume.ID, mountOptions []string)
 		if err != nil {
 			return nil, err
 		}
-		return inspect(h.Root(), id)
+		return s.inspect(h.Root(), id)
 	})
 	if err == nil {
 		return found, nil
@@ -94,12 +94,18 @@ func unusable(ctx context.Context, err error) (Condition, bool) {
 }
 
 // inspect looks at a volume that has a record or is a predecessor's.
-func inspect(root *os.Root, id volume.ID) ([]Condition, error) {
-	found, err := full(root)
+func (s *Store) inspect(root *os.Root, id volume.ID) ([]Condition, error) {
+	found, err := s.common(root, id.Export)
 	if err != nil {
 		return nil, err
 	}
 	return append(found, lost(root, id)...), nil
+}
+
+// common is what is wrong with every volume of an export.
+func (s *Store) common(root *os.Root, export volume.Export) ([]Condition, error) {
+	found, err := full(root)
+	return append(found, s.reclaim.remains(export)...), err
 }
 
 func lost(root *os.Root, id volume.ID) []Condition {
@@ -204,7 +210,11 @@ func (s *Store) check(ctx context.Context, export volume.Export, after string, w
 		if err != nil {
 			return nil, err
 		}
-		return inspectAll(ctx, h.Root(), recs)
+		common, err := s.common(h.Root(), export)
+		if err != nil {
+			return nil, err
+		}
+		return inspectAll(ctx, h.Root(), recs, common)
 	})
 	if err == nil {
 		return list, nil
@@ -222,11 +232,7 @@ func (s *Store) check(ctx context.Context, export volume.Export, after string, w
 	return list[:min(len(list), want)], nil
 }
 
-func inspectAll(ctx context.Context, root *os.Root, recs []catalog.Record) ([]checked, error) {
-	common, err := full(root)
-	if err != nil {
-		return nil, err
-	}
+func inspectAll(ctx context.Context, root *os.Root, recs []catalog.Record, common []Condition) ([]checked, error) {
 	list := make([]checked, len(recs))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(readers)

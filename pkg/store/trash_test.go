@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,5 +161,24 @@ func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What the server refuses to remove is in the health of every volume of the export.
+func TestHealthTellsWhatRemains(t *testing.T) {
+	l := newLab(t)
+	id := l.create(t, "pvc-1")
+	l.reclaim.wg.Wait()
+	for _, late := range []Late{{Refused: 1, Left: "trash/x: permission denied"}, {Written: 1, Long: 1}} {
+		l.reclaim.count(l.export, func(b *Backlog) { b.Late = late })
+		found, err := l.Health(t.Context(), id, nil)
+		page, listErr := l.ListHealth(t.Context(), 0, "")
+		want := int(late.Refused)
+		if err := errors.Join(err, listErr); err != nil || len(found) != want || len(page.Volumes) != want {
+			t.Errorf("late are %+v: the health is %v, in the list %v, %v", late, found, page.Volumes, err)
+		}
+		if want > 0 && (found[0].Reason != "DeletedVolumesRemain" || !strings.Contains(found[0].Message, late.Left)) {
+			t.Errorf("it says %+v", found[0])
+		}
 	}
 }

@@ -113,6 +113,49 @@ func TestReclaimOfLockedDirectories(t *testing.T) {
 	})
 }
 
+// What the driver may not remove shows in the backlog and in the health of the
+// volumes of the export, until it may.
+func TestReclaimTellsWhatRemains(t *testing.T) {
+	versions(t, func(t *testing.T, disk, version string) {
+		e, dir := export(t, disk, "rw,root_squash", 0o777)
+		s := newStore(t)
+		id, alive := made(t, s, e, "refused", version, volume.OnDeleteDelete), made(t, s, e, "alive", version, volume.OnDeleteDelete)
+		at := filepath.Join(dir, "refused")
+		locked(t, at, 65534, 0o755)
+		theirs := filepath.Join(at, "pkg/mod")
+		if err := os.Lchown(theirs, 4321, 4321); err != nil {
+			t.Fatal(err)
+		}
+		remove(t, s, id)
+		health := func(want int, text string) error {
+			conditions, err := s.Health(t.Context(), alive, nil)
+			page, listErr := s.ListHealth(t.Context(), 0, "")
+			if err := errors.Join(err, listErr); err != nil {
+				return err
+			}
+			if len(conditions) != want || len(page.Volumes) != want || want > 0 &&
+				(conditions[0].Reason != "DeletedVolumesRemain" || !strings.Contains(conditions[0].Message, text)) {
+				return fmt.Errorf("the health is %v, in the list %v", conditions, page.Volumes)
+			}
+			if late := s.Backlog()[0].Late; late.Refused != int64(want) {
+				return fmt.Errorf("late are %+v", late)
+			}
+			return nil
+		}
+		eventually(t, 10*time.Second, "the volume that remains is told of", func() error { return health(1, "/pkg/mod/") })
+		found, err := filepath.Glob(filepath.Join(dir, ".nfs-csi/trash/refused.*/*"))
+		if err != nil || len(found) != 1 || filepath.Base(found[0]) != "pkg" {
+			t.Errorf("left are %q, %v, want what somebody else owns", found, err)
+		}
+		remove(t, s, made(t, s, e, "other", version, volume.OnDeleteDelete))
+		eventually(t, 5*time.Second, "another volume is reclaimed", func() error { return inTrash(dir, "other") })
+		if err := os.Lchown(filepath.Join(found[0], "mod"), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, "it is reclaimed in the end", func() error { return errors.Join(inTrash(dir, "refused"), health(0, "")) })
+	})
+}
+
 // Controllers that empty one trash together are in nobody's way.
 func TestControllersReclaimTogether(t *testing.T) {
 	for version, disk := range clientVersions() {
