@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// Ratio of the time to that of the bare loop at which the latter makes 0.8 of
-	// its volumes; and a rate that will do even so.
+	// Ratio of the time to that of the bare loop at which the former makes 0.8 of
+	// the latter's volumes; and a rate that will do even so.
 	timeTarget = 1.25
 	rateTarget = 250
 
@@ -111,14 +111,15 @@ func (u *used) readProcess(process *cluster.Process) (err error) {
 }
 
 func (u used) print(name string, n int, floor time.Duration) {
+	// Either will do: see docs/bench.md. The two lines say the same in two units.
+	rate := min(rateTarget, float64(n)/floor.Seconds()/timeTarget)
+	target := float64(n) / rate / floor.Seconds()
 	ratio := float64(u.time) / float64(floor)
-	rate := float64(n) / u.time.Seconds()
 	report.Line{
 		Name: name + "/time", Value: round(u.time), Floor: round(floor), Ratio: fmt.Sprintf("%.2f", ratio),
-		// Either will do: see docs/bench.md.
-		Target: fmt.Sprintf("%.2f", timeTarget), OK: ratio <= timeTarget || rate >= rateTarget,
+		Target: fmt.Sprintf("%.2f", target), OK: ratio <= target,
 	}.Print()
-	report.AtLeast(name+"/rate", rate, min(rateTarget, float64(n)/floor.Seconds()/timeTarget), "/s")
+	report.AtLeast(name+"/rate", float64(n)/u.time.Seconds(), rate, "/s")
 	report.AtMost(name+"/cpu-each", float64(u.cpu.Milliseconds())/float64(n), cpuTarget, "ms")
 	report.AtMost(name+"/memory-peak", u.peak, residentTarget, "MiB")
 }
