@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -68,13 +69,29 @@ func (b *bench) benchCopiesOn(fs string) error {
 	if err != nil {
 		return err
 	}
-	floor, err := timed(func() error {
-		argv := slices.Concat(copyFloors[fs], []string{filepath.Join(raw, filepath.Base(b.onDisk(source))), filepath.Join(raw, "copied")})
-		if out, err := exec.CommandContext(b.ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %w: %s", argv, err, out)
+	stop := b.watchMemory()
+	var floors, snapshots, clones samples
+	for i := range repeats {
+		once := copyOnce{bench: b, source: source, fs: fs, name: fmt.Sprintf("%s-%d", fs, i)}
+		for _, step := range []struct {
+			into *samples
+			op   func() error
+		}{
+			{&floors, func() error { return once.floor(raw) }},
+			{&snapshots, once.snapshot},
+			{&clones, once.clone},
+		} {
+			took, err := timed(step.op)
+			if err != nil {
+				return err
+			}
+			*step.into = append(*step.into, took)
 		}
-		return nil
-	})
+		if err := once.remove(); err != nil {
+			return err
+		}
+	}
+	peak, err := stop()
 	if err != nil {
 		return err
 	}
@@ -82,44 +99,58 @@ func (b *bench) benchCopiesOn(fs string) error {
 	if b.network != roundTrip(0) {
 		target = 0.25
 	}
-	stop := b.watchMemory()
-	snapshot, err := timed(func() error { return b.snapshot(source, fs) })
-	if err != nil {
-		return err
-	}
-	clone, err := timed(func() error { return b.clone(source, fs) })
-	if err != nil {
-		return err
-	}
-	peak, err := stop()
-	if err != nil {
-		return err
-	}
-	figure(b.name("snapshot/"+fs), snapshot, floor, target)
-	figure(b.name("clone/"+fs), clone, floor, target)
+	figure(b.name("snapshot/"+fs), snapshots.percentile(50), floors.percentile(50), target)
+	figure(b.name("clone/"+fs), clones.percentile(50), floors.percentile(50), target)
 	report.AtMost(b.name("memory-copying/"+fs), peak, 64, "MiB")
 	return nil
 }
 
-func (b *bench) snapshot(source *csi.Volume, fs string) error {
-	return b.untilDone(func(ctx context.Context) (bool, error) {
-		resp, err := b.controller.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{SourceVolumeId: source.GetVolumeId(), Name: "snapshot-" + fs})
-		return resp.GetSnapshot().GetReadyToUse(), err
+// copyOnce is each copy of the source once.
+type copyOnce struct {
+	*bench
+	source, cloned *csi.Volume
+	taken          *csi.Snapshot
+	fs, name       string
+}
+
+func (c *copyOnce) copied() string { return "copied-" + c.name }
+
+// floor is the copy that a person would make.
+func (c *copyOnce) floor(raw string) error {
+	argv := slices.Concat(copyFloors[c.fs], []string{filepath.Join(raw, filepath.Base(c.onDisk(c.source))), filepath.Join(raw, c.copied())})
+	if out, err := exec.CommandContext(c.ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w: %s", argv, err, out)
+	}
+	return nil
+}
+
+func (c *copyOnce) snapshot() error {
+	return c.untilDone(func(ctx context.Context) (bool, error) {
+		resp, err := c.controller.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{SourceVolumeId: c.source.GetVolumeId(), Name: "snapshot-" + c.name})
+		c.taken = resp.GetSnapshot()
+		return c.taken.GetReadyToUse(), err
 	})
 }
 
-func (b *bench) clone(source *csi.Volume, fs string) error {
-	return b.untilDone(func(ctx context.Context) (bool, error) {
-		_, err := b.controller.CreateVolume(ctx, &csi.CreateVolumeRequest{
-			Name: "clone-" + fs, VolumeCapabilities: []*csi.VolumeCapability{access},
+func (c *copyOnce) clone() error {
+	return c.untilDone(func(ctx context.Context) (bool, error) {
+		resp, err := c.controller.CreateVolume(ctx, &csi.CreateVolumeRequest{
+			Name: "clone-" + c.name, VolumeCapabilities: []*csi.VolumeCapability{access},
 			CapacityRange: &csi.CapacityRange{RequiredBytes: 1 << 30},
-			Parameters:    map[string]string{"server": b.server, "share": b.exports[fs]},
+			Parameters:    map[string]string{"server": c.server, "share": c.exports[c.fs]},
 			VolumeContentSource: &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
-				Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: source.GetVolumeId()},
+				Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: c.source.GetVolumeId()},
 			}},
 		})
+		c.cloned = resp.GetVolume()
 		return err == nil, err
 	})
+}
+
+// remove makes room for the next ones, and waits until there is.
+func (c *copyOnce) remove() error {
+	_, err := c.controller.DeleteSnapshot(c.ctx, &csi.DeleteSnapshotRequest{SnapshotId: c.taken.GetSnapshotId()})
+	return errors.Join(err, c.delete(c.cloned), os.RemoveAll(filepath.Join(c.exports[c.fs], c.copied())), c.awaitEmptyTrash(c.fs))
 }
 
 // untilDone repeats a call as the sidecars do while the work goes on.

@@ -57,18 +57,21 @@ const turn = 10
 type operation struct {
 	name         string
 	floor, value func(i int) error
+	// lessProbe has it judged, on loopback, by what it takes beyond a call that does
+	// nothing, which there takes as long as dozens of system calls.
+	lessProbe bool
 }
 
 // measured is what came of an operation.
 type measured struct {
 	floors, values, probes samples
 	// How long it took all callers together.
-	floorTime, valueTime time.Duration
+	floorTime, valueTime, probeTime time.Duration
 }
 
-// beside measures operations and their floors, n times each, and prints them: with
-// one caller by turns, so that whatever else the machine does meets all, and apart
-// from this what the operation takes beyond a call that does nothing.
+// beside measures operations, their floors and calls that do nothing, n times each,
+// and prints them: with one caller by turns, so that whatever else the machine does
+// meets all.
 //
 // With many callers it prints besides how long it took them all, divided by the
 // number of calls: most of many callers of a system call wait for one that goes on
@@ -81,26 +84,22 @@ func (b *bench) beside(parallel, n int, ops ...operation) error {
 	results := make([]measured, len(ops))
 	for from := 0; from < n; from += count {
 		for i, op := range ops {
-			if err := results[i].add(parallel, from, count, op); err != nil {
+			if err := results[i].add(parallel, from, count, op, b.probe); err != nil {
 				return err
 			}
-			if parallel > 1 {
-				continue
-			}
-			p, err := measure(1, count, b.probe)
-			if err != nil {
-				return err
-			}
-			results[i].probes = append(results[i].probes, p...)
 		}
 	}
 	for i, op := range ops {
-		results[i].print(op.name, n)
+		whole := float64(quickTarget)
+		if op.lessProbe && b.network == roundTrip(0) {
+			whole = noTarget
+		}
+		results[i].print(op.name, parallel, n, whole)
 	}
 	return nil
 }
 
-func (m *measured) add(parallel, from, count int, op operation) error {
+func (m *measured) add(parallel, from, count int, op operation, probe func(int) error) error {
 	began := time.Now()
 	floors, err := together(parallel, count/parallel, func(i int) error { return op.floor(from + i) })
 	if err != nil {
@@ -111,18 +110,28 @@ func (m *measured) add(parallel, from, count int, op operation) error {
 	if err != nil {
 		return err
 	}
+	after := time.Now()
+	probes, err := measure(parallel, count/parallel, probe)
+	if err != nil {
+		return err
+	}
 	m.floorTime += between.Sub(began)
-	m.valueTime += time.Since(between)
-	m.floors, m.values = append(m.floors, floors...), append(m.values, values...)
+	m.valueTime += after.Sub(between)
+	m.probeTime += time.Since(after)
+	m.floors, m.values, m.probes = append(m.floors, floors...), append(m.values, values...), append(m.probes, probes...)
 	return nil
 }
 
-func (m *measured) print(name string, n int) {
-	if len(m.probes) == 0 {
-		figure(name+"/each", m.valueTime/time.Duration(n), m.floorTime/time.Duration(n), quickTarget)
+// print is given the target of the whole call; what is beyond a call that does
+// nothing has the same one always.
+func (m *measured) print(name string, parallel, n int, whole float64) {
+	if parallel > 1 {
+		each := time.Duration(n)
+		figure(name+"/each", m.valueTime/each, m.floorTime/each, whole)
+		figure(name+"/beyond-probe/each", (m.valueTime-m.probeTime)/each, m.floorTime/each, quickTarget)
 	}
-	ratio(name, m.values, m.floors)
-	if len(m.probes) > 0 {
+	ratio(name, m.values, m.floors, whole)
+	if parallel == 1 {
 		figure(name+"/beyond-probe/p50", m.values.percentile(50)-m.probes.percentile(50), m.floors.percentile(50), quickTarget)
 	}
 }
@@ -137,23 +146,31 @@ func together(parallel, n int, op func(i int) error) (samples, error) {
 	return measure(parallel, n, op)
 }
 
-// quickTarget is the largest ratio that is good for a call that does one thing.
-const quickTarget = 10
+const (
+	// quickTarget is the largest ratio that is good for a call that does one thing.
+	quickTarget = 10
+	// noTarget is for what is not judged by its ratio.
+	noTarget = 0
+)
 
 // ratio prints the p50 and the p99 of an operation beside those of its floor.
-func ratio(name string, value, floor samples) {
+func ratio(name string, value, floor samples, target float64) {
 	for _, p := range []int{50, 99} {
-		figure(fmt.Sprintf("%s/p%d", name, p), value.percentile(p), floor.percentile(p), quickTarget)
+		figure(fmt.Sprintf("%s/p%d", name, p), value.percentile(p), floor.percentile(p), target)
 	}
 }
 
 // figure prints one line.
 func figure(name string, value, floor time.Duration, target float64) {
 	r := float64(value) / float64(floor)
-	report.Line{
+	line := report.Line{
 		Name: name, Value: round(value).String(), Floor: round(floor).String(),
-		Ratio: fmt.Sprintf("%.2f", r), Target: fmt.Sprintf("%.2f", target), OK: r <= target,
-	}.Print()
+		Ratio: fmt.Sprintf("%.2f", r), Target: "none", OK: true,
+	}
+	if target != noTarget {
+		line.Target, line.OK = fmt.Sprintf("%.2f", target), r <= target
+	}
+	line.Print()
 }
 
 // fact prints the p50 and the p99 of what there is no target for.

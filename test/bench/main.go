@@ -29,6 +29,8 @@ type options struct {
 	many    int    // volumes on the export that is called full
 	files   int    // in a volume that is deleted or reclaimed
 	mounts  int    // NFS mounts already on a node that is called busy
+	depth   int    // of a volume of directories in one another
+	entries int    // in the one directory of a volume
 }
 
 func main() {
@@ -50,6 +52,8 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.many, "many", 10000, "volumes on the full export")
 	set.IntVar(&o.files, "files", 20000, "files in the volume that is deleted")
 	set.IntVar(&o.mounts, "mounts", 500, "NFS mounts on the busy node")
+	set.IntVar(&o.depth, "depth", 50_000, "directories in one another in a volume that is deleted")
+	set.IntVar(&o.entries, "entries", 1_000_000, "entries in one directory of a volume that is deleted")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -119,6 +123,8 @@ func groups() []group {
 		{"publish", benchPublish},
 		{"delete", benchDelete},
 		{"reclaim", benchReclaim},
+		{"deep", benchDeep},
+		{"wide", benchWide},
 		{"copies", benchCopies},
 		{"memory", benchMemory},
 		{"full", benchFull},
