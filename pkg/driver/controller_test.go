@@ -121,7 +121,7 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 	v := l.create(t, "pvc-1")
 	req := func() *csi.ValidateVolumeCapabilitiesRequest {
 		return &csi.ValidateVolumeCapabilitiesRequest{
-			VolumeId: v.GetVolumeId(), VolumeContext: v.GetVolumeContext(), Parameters: createReq("").GetParameters(),
+			VolumeId: v.GetVolumeId(), VolumeContext: maps.Clone(v.GetVolumeContext()), Parameters: createReq("").GetParameters(),
 			VolumeCapabilities: []*csi.VolumeCapability{capability(writers), capability(alone)},
 		}
 	}
