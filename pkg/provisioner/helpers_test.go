@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
@@ -45,6 +47,20 @@ type world struct {
 	abandon context.CancelFunc
 	// provisioner is the one that runs.
 	provisioner *Provisioner
+}
+
+// reactions is what client-go's fake clients of both kinds have.
+type reactions interface {
+	sync.Locker
+	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
+}
+
+// prepend adds a reaction to a client that is in use: Invokes holds the lock that
+// PrependReactor does not take.
+func prepend(client reactions, verb, resource string, reaction clienttesting.ReactionFunc) {
+	client.Lock()
+	defer client.Unlock()
+	client.PrependReactor(verb, resource, reaction)
 }
 
 // newWorld has the objects in its API server; change may be nil.

@@ -275,7 +275,7 @@ func TestStaleClaimGetsNoVolume(t *testing.T) {
 	claim := testClaim("data")
 	w.createClaim(claim)
 	volume := w.awaitVolume("pvc-uid-data")
-	w.client.PrependReactor("get", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.client, "get", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), "data")
 	})
 	volume.Status.Phase = corev1.VolumeReleased
@@ -327,7 +327,7 @@ func TestOtherPrefixIsFoundAgain(t *testing.T) {
 
 func TestWithoutPermissionForTheJournal(t *testing.T) {
 	w := newWorld(t, func(config *Config) {
-		config.Client.(*fake.Clientset).PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		prepend(config.Client.(*fake.Clientset), "*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "journal", errors.New("no"))
 		})
 	}, testClass(nil))
@@ -341,7 +341,7 @@ func TestNothingIsMadeWithoutANote(t *testing.T) {
 	w.awaitVolume("pvc-uid-before")
 	var broken atomic.Bool
 	broken.Store(true)
-	w.client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.client, "*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if broken.Load() {
 			return true, nil, apierrors.NewInternalError(errors.New("etcd is full"))
 		}

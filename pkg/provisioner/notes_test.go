@@ -51,11 +51,11 @@ func (w *world) awaitEmptyJournal() {
 func (w *world) dieAfterSave(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	w.Helper()
 	var dying atomic.Bool
-	w.client.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.client, "create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		dying.Store(true)
 		return false, nil, nil
 	})
-	w.client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.client, "update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if dying.Load() {
 			return true, nil, apierrors.NewInternalError(errors.New("the process has died"))
 		}

@@ -130,7 +130,7 @@ func TestFailedListRemovesNoFinalizer(t *testing.T) {
 	w.addSnapshot("orphan", snapshotFinalizer)
 	var broken atomic.Bool
 	broken.Store(true)
-	w.dynamic.PrependReactor("list", "volumesnapshots", func(clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.dynamic, "list", "volumesnapshots", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if broken.Load() {
 			return true, nil, errors.New("etcd is away")
 		}
@@ -175,7 +175,7 @@ func TestSnapshotIsProtectedDespiteAConflict(t *testing.T) {
 	w := newSourceWorld(t)
 	w.addSnapshot("monday")
 	var patches atomic.Int32
-	w.dynamic.PrependReactor("patch", "volumesnapshots", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.dynamic, "patch", "volumesnapshots", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if patches.Add(1) > 2 {
 			return false, nil, nil
 		}

@@ -260,7 +260,7 @@ func TestSecrets(t *testing.T) {
 func TestVolumeIsSavedHoweverLongItTakes(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	var tries atomic.Int32
-	w.client.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.client, "create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if tries.Add(1) <= 20 {
 			return true, nil, apierrors.NewInternalError(context.DeadlineExceeded)
 		}

@@ -24,7 +24,7 @@ func (r *refusal) allow()           { r.err.Store(nil) }
 func (w *world) refusal(err error) *refusal {
 	r := &refusal{}
 	r.refuse(err)
-	w.client.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.client, "create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if err := r.err.Load(); err != nil {
 			r.tries.Add(1)
 			return true, nil, *err
@@ -235,7 +235,7 @@ func TestVolumeOfAPersistentVolumeThatIsGoing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var goes atomic.Bool
-	w.client.PrependReactor("delete", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+	prepend(w.client, "delete", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return !goes.Load(), nil, errors.New("the API server is away")
 	})
 	r.allow()
