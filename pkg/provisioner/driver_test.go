@@ -134,12 +134,21 @@ func TestDriverRestart(t *testing.T) {
 	if err := scripted.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "calls fail at once while the driver is away", func() bool {
+	call := func() (answer codes.Code, late bool) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := driver.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: "a"})
-		return status.Code(err) == codes.Unavailable && ctx.Err() == nil
+		return status.Code(err), ctx.Err() != nil
+	}
+	eventually(t, "a call notices that the driver is away", func() bool {
+		call()
+		return driver.away.Load()
 	})
+	for range 3 {
+		if answer, late := call(); answer != codes.Unavailable || late {
+			t.Errorf("a call while the driver is away is answered %s, late: %t, want Unavailable at once", answer, late)
+		}
+	}
 	scripted.SetCapabilities(
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
@@ -161,6 +170,42 @@ func TestDriverRestart(t *testing.T) {
 	}
 }
 
+// Whose its volumes are was settled by the place that it had.
+func TestDriverComesBackOnAnotherNode(t *testing.T) {
+	scripted := drivertest.New(driverName)
+	scripted.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
+	scripted.SetPlace(map[string]string{"zone": "a"})
+	socket := startDriver(t, scripted)
+	driver, err := ConnectDriver(t.Context(), DriverConfig{Address: socket, Timeout: patience, OwnNode: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer driver.Close()
+	if err := scripted.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	scripted.SetPlace(map[string]string{"zone": "b"})
+	if err := scripted.Start(socket); err != nil {
+		t.Fatal(err)
+	}
+	var lost error
+	eventually(t, "the change is noticed", func() bool {
+		// A connection that nobody uses is not made again.
+		if _, err := driver.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "a"}); err == nil {
+			t.Fatal("a call went through to the other node's driver")
+		}
+		select {
+		case lost = <-driver.Lost():
+			return true
+		default:
+			return false
+		}
+	})
+	if !errors.Is(lost, ErrDriverChanged) {
+		t.Errorf("Lost() delivered %v, want %v", lost, ErrDriverChanged)
+	}
+}
+
 func TestAnotherDriverOnTheSocket(t *testing.T) {
 	tests := map[string]struct {
 		change func(*drivertest.Driver)
@@ -168,6 +213,12 @@ func TestAnotherDriverOnTheSocket(t *testing.T) {
 	}{
 		"other name":         {func(d *drivertest.Driver) { d.Rename("other.example") }, ErrDriverChanged},
 		"cannot create more": {func(d *drivertest.Driver) { d.SetCapabilities() }, ErrUnsupportedDriver},
+		"other topology": {func(d *drivertest.Driver) {
+			d.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
+		}, ErrDriverChanged},
+		"attaches volumes": {func(d *drivertest.Driver) {
+			d.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
+		}, ErrDriverChanged},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -3,10 +3,14 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,5 +128,72 @@ func TestNotesTellTheirAge(t *testing.T) {
 	w.awaitRefused(r, 1)
 	if again := w.entry("pvc-uid-data").Began; !again.Equal(began) {
 		t.Errorf("it began at %s and, after a restart, at %s", began, again)
+	}
+}
+
+// backdate has a volume noted as long ago as that.
+func (w *world) backdate(name string, age time.Duration) time.Time {
+	w.Helper()
+	creation := w.entry(name)
+	creation.Began = time.Now().UTC().Add(-age).Truncate(time.Second)
+	data, err := creation.Store()
+	if err != nil {
+		w.Fatal(err)
+	}
+	notes, err := w.notes(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	var running sync.WaitGroup
+	running.Go(func() { notes.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	if err := notes.Amend(ctx, name, data); err != nil {
+		w.Fatal(err)
+	}
+	return creation.Began
+}
+
+// Each try goes on with the note of the first, also when it notes the answer.
+func TestNotesKeepTheirAge(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	w.dieAfterCreate(testClaim("data"))
+	began := w.backdate("pvc-uid-data", time.Hour)
+	w.refusal(invalid())
+	w.run()
+	w.awaitEvent("ProvisioningFailed", "is kept")
+	if got := w.entry("pvc-uid-data"); !got.Began.Equal(began) || got.Handle() != "id-of-pvc-uid-data" {
+		t.Errorf("noted is %q since %s, want since %s", got.Handle(), got.Began, began)
+	}
+}
+
+// A claim's second try asks for something else, as its class was made anew. The
+// volume of the first is still noted, and in the way.
+func TestNoteOfAnEarlierRequestStays(t *testing.T) {
+	w := newWorld(t, nil, testClass(map[string]string{"server": "a"}))
+	w.driver.OnCreate(func(_ context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if request.GetParameters()["server"] == "b" {
+			return nil, status.Error(codes.AlreadyExists, "it is on server a")
+		}
+		if _, err := next(); err != nil {
+			return nil, err
+		}
+		return nil, status.Error(codes.DeadlineExceeded, "still at it")
+	})
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "still at it")
+	classes := w.client.StorageV1().StorageClasses()
+	if _, err := classes.Update(t.Context(), testClass(map[string]string{"server": "b"}), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitEvent("ProvisioningFailed", "it is on server a")
+	if got := w.entry("pvc-uid-data").Request.GetParameters()["server"]; got != "a" {
+		t.Errorf("noted is a volume on server %q", got)
+	}
+	w.driver.OnCreate(nil)
+	w.deleteClaim("data")
+	if got := w.awaitVolume("pvc-uid-data").Spec.CSI.VolumeAttributes["server"]; got != "a" {
+		t.Errorf("saved is a volume on server %q", got)
 	}
 }
