@@ -136,8 +136,8 @@ func TestHangingMountIsOneAndUndone(t *testing.T) {
 			return nil
 		},
 		unmount: func(target string, flags int) error {
-			if flags&unix.MNT_DETACH == 0 {
-				t.Errorf("undone with flags %#x, which can hang", flags)
+			if flags != unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW {
+				t.Errorf("undone with flags %#x, which can hang or follow a symlink", flags)
 			}
 			undone <- target
 			return nil

@@ -1,0 +1,118 @@
+package nfsmount
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// That the server does not know a version is no answer when it has one to another.
+func TestErrorOfTheVersionThatTheServerKnows(t *testing.T) {
+	k, m := kernelWith(t, syscalls{mount: func(_, _, _ string, _ uintptr, data string) error {
+		if strings.HasPrefix(data, "vers=4.2,") {
+			return unix.EPROTONOSUPPORT
+		}
+		return unix.EACCES
+	}})
+	if err := k.Mount(t.Context(), m); !errors.Is(err, volume.ErrAccessDenied) {
+		t.Errorf("got %v, want ErrAccessDenied", err)
+	}
+}
+
+// A share that has come to want Kerberos is not asked for AUTH_SYS time and again.
+func TestRefusedFlavorIsForgotten(t *testing.T) {
+	flavor := flavorSys
+	var said []string
+	k, m := kernelWith(t, syscalls{
+		mount: func(_, _, _ string, _ uintptr, data string) error {
+			said = append(said, saysSec(data))
+			if flavor != flavorSys && saysSec(data) == flavorSys {
+				return unix.EPERM
+			}
+			return nil
+		},
+		flavor: func(string) string { return flavor },
+	})
+	for range 3 {
+		if err := k.attempt(t.Context(), m, netip.MustParseAddr("127.0.0.1")); err != nil {
+			t.Fatal(err)
+		}
+		flavor = "krb5"
+	}
+	if want := []string{"", "sys", "", ""}; !slices.Equal(said, want) {
+		t.Errorf("the mounts said sec= %q, want %q", said, want)
+	}
+}
+
+// What the options say of locks is not overruled by what runs on the node.
+func TestLockingOptionsArePassedOn(t *testing.T) {
+	for option, nolock := range map[string]bool{"": true, "lock": false, "nolock": true, "local_lock=none": false} {
+		var data string
+		k, m := kernelWith(t, syscalls{mount: func(_, _, _ string, _ uintptr, d string) error { data = d; return nil }})
+		var err error
+		if m.Options, err = ParseOptions([]string{"vers=3", option}); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.attempt(t.Context(), m, netip.MustParseAddr("127.0.0.1")); err != nil {
+			t.Fatal(err)
+		}
+		list := strings.Split(data, ",")
+		if slices.Contains(list, "nolock") != nolock || option != "" && !slices.Contains(list, option) {
+			t.Errorf("%q mounts with %s", option, data)
+		}
+	}
+}
+
+// Who gave up waiting for a server does not keep its mount point to itself.
+func TestGivenUpMountFreesItsTarget(t *testing.T) {
+	k, m := kernelWith(t, syscalls{mount: func(string, string, string, uintptr, string) error { return nil }})
+	free, err := k.servers.Lock(t.Context(), m.Export.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := k.Mount(short, m); !errors.Is(err, volume.ErrUnreachable) {
+		t.Errorf("while another mount of the server hangs: %v, want ErrUnreachable", err)
+	}
+	free()
+	long, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := k.Mount(long, m); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
+// A server that is a little slow to answer for one mount is asked for another.
+func TestSlowServerIsAskedForAnotherMount(t *testing.T) {
+	asked, release := make(chan struct{}), make(chan struct{})
+	k, m := kernelWith(t, syscalls{statfs: func(target string) (Usage, error) {
+		if target == "/slow" {
+			close(asked)
+			<-release
+		}
+		return Usage{}, nil
+	}})
+	k.cfg.CheckTimeout = time.Minute
+	slow := make(chan error, 1)
+	go func() {
+		_, err := k.Usage(t.Context(), Entry{Target: "/slow", Server: m.Export.Server})
+		slow <- err
+	}()
+	<-asked
+	if _, err := k.Usage(t.Context(), Entry{Target: "/quick", Server: m.Export.Server}); err != nil {
+		t.Errorf("the other mount: %v", err)
+	}
+	close(release)
+	if err := <-slow; err != nil {
+		t.Errorf("the slow one: %v", err)
+	}
+}
