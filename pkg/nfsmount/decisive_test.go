@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,4 +117,45 @@ func TestSlowServerIsAskedForAnotherMount(t *testing.T) {
 	if err := <-slow; err != nil {
 		t.Errorf("the slow one: %v", err)
 	}
+}
+
+// A mode that is right is left alone, as is what a symlink leads to.
+func TestSetModeChangesNoMoreThanItMust(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	link := dir + "-link"
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755), os.Symlink(dir, link)); err != nil {
+		t.Fatal(err)
+	}
+	stat := func(name string) (st unix.Stat_t) {
+		if err := unix.Stat(name, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	changed := func() unix.Timespec {
+		st := stat(dir)
+		if st.Mode&0o7777 != 0o755 {
+			t.Errorf("its mode is %o", st.Mode&0o7777)
+		}
+		return st.Ctim
+	}
+	before := changed()
+	for clock := dir + "-clock"; ; { // until a change would show
+		if err := errors.Join(os.WriteFile(clock, nil, 0o600), os.Chmod(clock, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if stat(clock).Ctim != before {
+			break
+		}
+	}
+	if err := setMode(dir, 0o755); err != nil {
+		t.Error(err)
+	}
+	if after := changed(); after != before {
+		t.Error("a mode that was right has been set")
+	}
+	if err := setMode(link, 0o700); !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
+		t.Errorf("through a symlink: %v", err)
+	}
+	changed()
 }
