@@ -95,7 +95,7 @@ func (s *Store) newRecord(req CreateRequest, now time.Time) (catalog.Record, err
 	}
 	switch {
 	case req.Params.Shared:
-		want.SubDir, want.Shared = placeOf(id, catalog.SharedVolume), catalog.SharedVolume
+		want.SubDir, want.Shared = sharedPlace(id), catalog.SharedVolume
 		err = checkShared(req)
 	case req.Params.Reuse:
 		err = s.checkReuse(want)
@@ -155,22 +155,28 @@ func (c *creation) create(ctx context.Context) (Created, error) {
 	if there && !half {
 		return made, c.notRetained(rec)
 	}
-	mkdired, err := c.completeDirectory(ctx, c.root, rec, half)
+	return made, c.complete(ctx, rec, id, isNew, half)
+}
+
+// complete makes the directory of a record, or what is left to do of one that is half
+// made.
+func (c *creation) complete(ctx context.Context, rec catalog.Record, id volume.ID, isNew, half bool) error {
+	made, err := c.completeDirectory(ctx, c.root, rec, half)
 	if err != nil {
 		incomplete := half || errors.Is(err, volume.ErrRefused)
 		if (isNew || incomplete && rec.Shared == "") && ctx.Err() == nil {
 			// The caller may give up for good: leave no claim without a directory.
 			err = errors.Join(err, unclaim(c.root, c.cat, rec, id))
 		}
-		return Created{}, err
+		return err
 	}
 	switch {
 	case !isNew:
-		err = c.keep(ctx, rec, id)
-	case !mkdired:
-		err = c.cameBetween(ctx, rec, id)
+		return c.keep(ctx, rec, id)
+	case !made:
+		return c.cameBetween(ctx, rec, id)
 	}
-	return made, err
+	return nil
 }
 
 // lookAndDraft looks for the directory. Since there is probably none, it writes the
@@ -178,7 +184,7 @@ func (c *creation) create(ctx context.Context) (Created, error) {
 func (c *creation) lookAndDraft(ctx context.Context) (there bool, info fs.FileInfo, draft *catalog.Draft, err error) {
 	var draftErr error
 	drafted := make(chan struct{})
-	if namedAsItsDirectory(c.want) {
+	if namedAsItsDirectory(c.want) && !c.req.Params.Reuse {
 		if err := c.step(ctx, "write record"); err != nil {
 			return false, nil, nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -63,7 +62,7 @@ func (k *known) forget(id volume.ID) {
 	defer k.mu.Unlock()
 	if e := k.exports[id.Export]; e != nil {
 		delete(e.ids, id.SubDir)
-		delete(e.ids, placeOf(id, catalog.SharedVolume))
+		delete(e.ids, sharedPlace(id))
 	}
 }
 

@@ -33,13 +33,8 @@ func errShapeless() error {
 	return fmt.Errorf("%w: onDelete and mountPermissions of a volume whose class has shared: \"true\": its directory is not the volume's own", volume.ErrInvalid)
 }
 
-// placeOf is where the record of a volume lies.
-func placeOf(id volume.ID, shared catalog.Sharing) string {
-	if shared == catalog.SharedVolume {
-		return path.Join(id.SubDir, id.Name)
-	}
-	return id.SubDir
-}
+// sharedPlace is where the record of a volume lies that shares its directory.
+func sharedPlace(id volume.ID) string { return path.Join(id.SubDir, id.Name) }
 
 // createShared makes the shared directory, if it is not there, and the volume.
 func (c *creation) createShared(ctx context.Context, id volume.ID) (Created, error) {
@@ -66,7 +61,7 @@ func sharedDirectory(of catalog.Record, id volume.ID) catalog.Record {
 
 // sharedRecord returns the record of the volume of a shared directory.
 func sharedRecord(cat records, id volume.ID) (catalog.Record, error) {
-	rec, err := cat.Read(placeOf(id, catalog.SharedVolume))
+	rec, err := cat.Read(sharedPlace(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %s is a shared directory, of which there is no volume %s", volume.ErrNotFound, id.SubDir, id.Name)
 	}
@@ -75,7 +70,7 @@ func sharedRecord(cat records, id volume.ID) (catalog.Record, error) {
 
 // deleteShared ends a volume of a shared directory, which is no more than its record.
 func (d *deletion) deleteShared(ctx context.Context) error {
-	held, err := d.cat.Hold(placeOf(d.id, catalog.SharedVolume))
+	held, err := d.cat.Hold(sharedPlace(d.id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
