@@ -202,7 +202,11 @@ func (c *content) copyTo(ctx context.Context, to *os.Root, opts tree.CopyOptions
 		p.SetTotal(c.bytes, c.entries)
 	}
 	opts.Frozen = c.frozen
-	if err := tree.Copy(ctx, c.root, to, opts); err != nil {
+	err := tree.Copy(ctx, c.root, to, opts)
+	if errors.Is(err, tree.ErrChanged) {
+		err = fmt.Errorf("%w: %w", volume.ErrInUse, err)
+	}
+	if err != nil {
 		return err
 	}
 	if c.frozen && p.Entries() != c.entries {

@@ -59,6 +59,8 @@ type CopyOptions struct {
 // It follows no symlink and works in no directory but the two and those below. Memory
 // and descriptors do not depend on the tree. Nobody else may write to the target
 // meanwhile.
+//
+// Errors: ErrChanged, those of Pause, and what the file systems say.
 func Copy(ctx context.Context, from, to *os.Root, opts CopyOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,11 +111,16 @@ func (c *copier) copy(ctx context.Context, from, to *os.Root) error {
 }
 
 func (c *copier) walk(ctx context.Context, l *level) error {
-	w := walker{visitor: c, named: true}
-	if c.Scratch != nil {
-		w.closed.spill = c.scratch.file
-	}
+	w := walker{visitor: c, named: true, closed: frames{spill: c.spill()}}
 	return w.run(ctx, l)
+}
+
+// spill makes files for what does not fit into memory.
+func (c *copier) spill() func() (*os.File, error) {
+	if c.Scratch == nil {
+		return nil
+	}
+	return c.scratch.file
 }
 
 func (c *copier) fail(err error) {
@@ -155,7 +162,7 @@ func (c *copier) countLater(ctx context.Context, from *os.Root) (stop func()) {
 		case <-ctx.Done():
 			return
 		}
-		if bytes, entries, err := Count(ctx, from); err == nil {
+		if bytes, entries, err := count(ctx, from, c.spill()); err == nil {
 			c.Progress.SetTotal(bytes, entries)
 		}
 	})

@@ -115,7 +115,7 @@ func TestCopyOfAFileThatIsNeverTheSame(t *testing.T) {
 		}
 		return nil
 	}})
-	if !errors.Is(err, errChanged) || !errors.Is(err, unix.ESTALE) || !strings.Contains(err.Error(), "file") {
+	if !errors.Is(err, ErrChanged) || !errors.Is(err, unix.ESTALE) || !strings.Contains(err.Error(), "file") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -62,7 +62,7 @@ func (c *copier) unlessGone(l *level, err error) error {
 
 // again tells whether the error calls for another look at the name.
 func (c *copier) again(err error) bool {
-	if errors.Is(err, errChanged) {
+	if errors.Is(err, ErrChanged) {
 		return true
 	}
 	var source sourceError
@@ -100,7 +100,7 @@ func (c *copier) directory(ctx context.Context, l *level, e item) (*level, error
 func (c *copier) enter(l *level, e item) (down *level, err error) {
 	down, err = openLevel(l, e.name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil, errChanged
+		return nil, ErrChanged
 	}
 	if err != nil {
 		return nil, sourceError{err}
@@ -204,11 +204,12 @@ func (c *copier) lost(ctx context.Context, above *level, f *frame) error {
 
 // removeAt removes what is in a directory of the target.
 func removeAt(ctx context.Context, dir int, name string, workers int) error {
-	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir))
+	fd, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 	}
-	defer root.Close()
-	_, err = Remove(ctx, root, name, workers)
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close() //nolint:errcheck // only read
+	_, err = Removal{Workers: workers}.Remove(ctx, f, name)
 	return err
 }

@@ -40,7 +40,7 @@ func (c *copier) other(ctx context.Context, l *level, e item) error {
 		case !c.again(err):
 			return err
 		case tries >= maxTries:
-			return fmt.Errorf("%s: %w: %w", l.join(e.name), errChanged, err)
+			return fmt.Errorf("%s: %w: %w", l.join(e.name), ErrChanged, err)
 		}
 		if e.kind, err = c.look(l, e.name); err != nil {
 			return c.unlessGone(l, err)
@@ -86,7 +86,7 @@ func (c *copier) file(ctx context.Context, l *level, name string) error {
 		return sourceError{err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errChanged
+		return ErrChanged
 	}
 	if st.Nlink > 1 && c.Scratch != nil {
 		return c.linkOrFile(ctx, l, name, src, &st)
@@ -94,17 +94,17 @@ func (c *copier) file(ctx context.Context, l *level, name string) error {
 	return c.newFile(ctx, l, name, src, &st)
 }
 
-// openError is errChanged when the entry is no file: a symlink (ELOOP), a socket
+// openError is ErrChanged when the entry is no file: a symlink (ELOOP), a socket
 // (ENXIO), or a device, which a mount may forbid to open (EACCES).
 func (c *copier) openError(l *level, name string, err error) error {
 	for _, e := range []unix.Errno{unix.ELOOP, unix.ENXIO, unix.ENODEV} {
 		if errors.Is(err, e) {
-			return errChanged
+			return ErrChanged
 		}
 	}
 	if errors.Is(err, unix.EACCES) {
 		if kind, lookErr := c.look(l, name); lookErr == nil && !kind.IsRegular() {
-			return errChanged
+			return ErrChanged
 		}
 	}
 	return sourceError{err}
@@ -156,7 +156,7 @@ func (c *copier) symlink(l *level, name string) error {
 		return sourceError{err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		return errChanged
+		return ErrChanged
 	}
 	target, err := readlinkAt(src, "")
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *copier) special(l *level, name string) error {
 	}
 	kind := st.Mode & unix.S_IFMT
 	if kind != unix.S_IFIFO && kind != unix.S_IFSOCK {
-		return errChanged
+		return ErrChanged
 	}
 	if err := restarted(func() error { return unix.Mknodat(l.dst, name, kind|st.Mode&permBits, 0) }); err != nil {
 		return met(&os.PathError{Op: "mknod", Path: l.join(name), Err: err})

@@ -14,12 +14,17 @@ import (
 // do not depend on the width of the tree, and on its depth as said of Copy without
 // CopyOptions.Scratch.
 func Count(ctx context.Context, from *os.Root) (bytes, entries int64, err error) {
+	return count(ctx, from, nil)
+}
+
+// count keeps in a file what does not fit into memory.
+func count(ctx context.Context, from *os.Root, spill func() (*os.File, error)) (bytes, entries int64, err error) {
 	top, err := openTop(from, nil)
 	if err != nil {
 		return 0, 0, err
 	}
 	c := &counter{}
-	w := walker{visitor: c}
+	w := walker{visitor: c, closed: frames{spill: spill}}
 	err = errors.Join(w.run(ctx, top), top.close())
 	return c.bytes, c.entries, err
 }

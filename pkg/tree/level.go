@@ -17,7 +17,8 @@ import (
 // there, or nothing, when it came to be read.
 const maxTries = 16
 
-var errChanged = errors.New("something else keeps being put in its place")
+// ErrChanged is that of a copy of something that is replaced whenever it is looked at.
+var ErrChanged = errors.New("something else keeps being put in its place")
 
 // sourceError is an error that came from reading the source.
 type sourceError struct{ error }
@@ -100,7 +101,7 @@ func openLevel(above *level, name string) (*level, error) {
 // lookAgain has an entry looked up again after those that the walk is at.
 func (l *level) lookAgain(name string, tries uint8) error {
 	if tries >= maxTries {
-		return fmt.Errorf("%s: %w", l.join(name), errChanged)
+		return fmt.Errorf("%s: %w", l.join(name), ErrChanged)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -84,7 +84,7 @@ func (l *liveTree) copy(t *testing.T, workers int, n int64, tenant func(*tree.Pr
 
 func letters(c string, n int) []byte { return bytes.Repeat([]byte(c), n) }
 
-// mustHoldLetters tells that every file in the target has one letter only.
+// mustHoldLetters tells that every file in the target is one that was in the source.
 func mustHoldLetters(t *testing.T, dir string, want func(name, content string) bool) (names []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -92,11 +92,14 @@ func mustHoldLetters(t *testing.T, dir string, want func(name, content string) b
 		t.Error(err)
 	}
 	for _, e := range list {
+		names = append(names, e.Name())
+		if !e.Type().IsRegular() {
+			continue
+		}
 		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil || !want(e.Name(), string(b)) {
 			t.Errorf("%s holds %d bytes, %d of them A and %d B, %v", e.Name(), len(b), bytes.Count(b, []byte("A")), bytes.Count(b, []byte("B")), err)
 		}
-		names = append(names, e.Name())
 	}
 	return names
 }
@@ -115,22 +118,32 @@ func TestCopyOfFilesMadeAgain(t *testing.T) {
 			files = 501
 		}
 		before, after := letters("A", 4000), letters("B", 2000)
-		all := func(content []byte) error {
+		// Every eighth each is a fifo, a directory or a symlink at first.
+		all := func(content []byte, others bool) error {
 			for i := range files {
 				name := filepath.Join(l.source, fmt.Sprintf("file-%05d", i))
-				if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-					return err
+				err := os.RemoveAll(name)
+				switch {
+				case err != nil:
+				case others && i%8 == 1:
+					err = unix.Mkfifo(name, 0o644)
+				case others && i%8 == 2:
+					err = os.Mkdir(name, 0o755)
+				case others && i%8 == 3:
+					err = os.Symlink("/etc/passwd", name)
+				default:
+					err = os.WriteFile(name, content, 0o644)
 				}
-				if err := os.WriteFile(name, content, 0o644); err != nil {
+				if err != nil {
 					return err
 				}
 			}
 			return nil
 		}
-		if err := all(before); err != nil {
+		if err := all(before, true); err != nil {
 			t.Fatal(err)
 		}
-		l.copy(t, 16, 100, func(*tree.Progress) error { return all(after) })
+		l.copy(t, 16, 100, func(*tree.Progress) error { return all(after, false) })
 		if n := len(mustHoldLetters(t, l.target, oneOf(before, after))); n < files*9/10 {
 			t.Errorf("the copy has %d of %d files", n, files)
 		}
