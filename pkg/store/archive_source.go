@@ -50,7 +50,8 @@ func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*
 		if err != nil {
 			return nil, err
 		}
-		f, err := dir.Open(name)
+		// O_NONBLOCK, should it have become a fifo, which has no writer.
+		f, err := dir.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 		if err != nil {
 			return nil, err
 		}

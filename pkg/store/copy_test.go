@@ -618,6 +618,44 @@ func TestSnapshotOfThePredecessor(t *testing.T) {
 	l.mustHave(t, append(live("new"), "new/file")...)
 }
 
+// What is an archive when it is looked at may be a fifo when it is opened. The two
+// change places until that was met.
+func TestArchiveThatBecomesAFifo(t *testing.T) {
+	l := newLab(t)
+	l.putArchive(t, "s/old.tar")
+	name := filepath.Join(l.dir, "s/old.tar")
+	if err := unix.Mkfifo(name+".fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+				err = unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, name+".fifo", unix.RENAME_EXCHANGE)
+			}
+		}
+		stopped <- err
+	}()
+	id := volume.SnapshotID{Export: l.export, Name: "s", Source: "old"}
+	replaced := false
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && !replaced; {
+		_, err := l.GetSnapshot(t.Context(), id, nil)
+		if err != nil && !errors.Is(err, volume.ErrSnapshotNotFound) {
+			t.Fatal(err)
+		}
+		replaced = err != nil && strings.Contains(err.Error(), "replaced while it was opened")
+	}
+	close(stop)
+	if err := <-stopped; err != nil || !replaced {
+		t.Errorf("replaced between the two: %v, %v", replaced, err)
+	}
+}
+
 // The volumes of other tenants are no snapshots, whatever is in them.
 func TestArchiveInAVolumeIsNotDeleted(t *testing.T) {
 	l := newLab(t)

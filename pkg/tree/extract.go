@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -20,7 +19,7 @@ var errUnsafe = errors.New("unsafe archive")
 // Extract unpacks a tar archive, gzip-compressed or not, into the empty directory
 // to. It refuses absolute names, names with ".." and hard links to such, writes
 // through no symlink, and leaves devices out. Anything but a whole archive is an
-// error.
+// error. Memory does not depend on the archive.
 func Extract(ctx context.Context, r io.Reader, compressed bool, to *os.Root, p *Progress) error {
 	if p == nil {
 		p = &Progress{}
@@ -33,7 +32,7 @@ func Extract(ctx context.Context, r io.Reader, compressed bool, to *os.Root, p *
 		defer z.Close() //nolint:errcheck // the checksum is checked by reading to the end
 		r = z
 	}
-	x := &extractor{to: to, progress: p, dirs: map[string]*tar.Header{}}
+	x := &extractor{to: to, progress: p, way: []wayDir{{name: "."}}}
 	if err := x.all(ctx, tar.NewReader(r)); err != nil {
 		return fmt.Errorf("read archive: %w", err)
 	}
@@ -41,15 +40,18 @@ func Extract(ctx context.Context, r io.Reader, compressed bool, to *os.Root, p *
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return fmt.Errorf("read archive: %w", err)
 	}
-	return x.finish()
+	return x.leave("")
 }
+
+// longestName bounds how deep an archive's directories are.
+const longestName = 32 << 10
 
 type extractor struct {
 	to       *os.Root
 	progress *Progress
-	// dirs get their attributes last, or nothing could be put into them.
-	dirs  map[string]*tar.Header
-	order []string
+	// way is where the last member was put: the tree itself and each directory on the
+	// way there. They get their attributes when the archive goes on elsewhere.
+	way []wayDir
 }
 
 func (x *extractor) all(ctx context.Context, archive *tar.Reader) error {
@@ -79,6 +81,9 @@ func inside(name string) (string, error) {
 	if strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) {
 		return "", fmt.Errorf("%w: name %q", errUnsafe, name)
 	}
+	if len(name) > longestName {
+		return "", fmt.Errorf("%w: a name of %d bytes, at most %d are taken", errUnsafe, len(name), longestName)
+	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {
 			return "", fmt.Errorf("%w: name %q", errUnsafe, name)
@@ -94,7 +99,7 @@ func (x *extractor) member(ctx context.Context, name string, h *tar.Header, cont
 	if name == "." {
 		return fmt.Errorf("%w: the tree itself is not a directory", errUnsafe)
 	}
-	parent, err := x.parent(path.Dir(name))
+	parent, err := x.goTo(path.Dir(name))
 	if err != nil {
 		return err
 	}
@@ -105,6 +110,7 @@ func (x *extractor) member(ctx context.Context, name string, h *tar.Header, cont
 		if err := parent.Remove(base); err != nil {
 			return err
 		}
+		x.progress.entries.Add(-1)
 	}
 	switch h.Typeflag {
 	case tar.TypeReg:
@@ -127,54 +133,6 @@ func (x *extractor) member(ctx context.Context, name string, h *tar.Header, cont
 		x.progress.entries.Add(1)
 	}
 	return err
-}
-
-// parent opens a directory of the tree, making what is missing, and follows no
-// symlink that an earlier member may have put there.
-func (x *extractor) parent(name string) (*os.Root, error) {
-	dir, err := x.to.OpenRoot(".")
-	if err != nil || name == "." {
-		return dir, err
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		next, err := enter(dir, part)
-		dir.Close()
-		if err != nil {
-			return nil, err
-		}
-		dir = next
-	}
-	return dir, nil
-}
-
-func enter(dir *os.Root, name string) (*os.Root, error) {
-	if err := dir.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	info, err := dir.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("%w: %s is not a directory", errUnsafe, name)
-	}
-	return dir.OpenRoot(name)
-}
-
-func (x *extractor) directory(name string, h *tar.Header) error {
-	dir, err := x.parent(name)
-	if err != nil {
-		return err
-	}
-	dir.Close()
-	if _, ok := x.dirs[name]; !ok {
-		x.order = append(x.order, name)
-		if name != "." {
-			x.progress.entries.Add(1)
-		}
-	}
-	x.dirs[name] = h
-	return nil
 }
 
 func (x *extractor) file(ctx context.Context, parent *os.Root, name string, h *tar.Header, content io.Reader) error {
@@ -222,7 +180,7 @@ func (x *extractor) link(target string, parent *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
-	from, err := x.parent(path.Dir(target))
+	from, err := x.open(path.Dir(target), pass)
 	if err != nil {
 		return err
 	}
@@ -239,29 +197,6 @@ func (x *extractor) fifo(parent *os.Root, name string, h *tar.Header) error {
 		}
 		return setAttributesAt(dir, name, headerStat(h))
 	})
-}
-
-// finish gives directories their attributes, those within first.
-func (x *extractor) finish() error {
-	for i := len(x.order) - 1; i >= 0; i-- {
-		name := x.order[i]
-		dir, err := x.parent(name)
-		if err != nil {
-			return err
-		}
-		err = withDir(dir, func(fd int) error {
-			made, err := statFD(fd, name)
-			if err != nil {
-				return err
-			}
-			return setAttributes(fd, fd, ".", &made, headerStat(x.dirs[name]))
-		})
-		dir.Close()
-		if err != nil {
-			return fmt.Errorf("directory %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 func withDir(root *os.Root, f func(fd int) error) error {

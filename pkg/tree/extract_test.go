@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -89,9 +90,53 @@ func TestExtract(t *testing.T) {
 		if errA != nil || errH != nil || !os.SameFile(a, h) {
 			t.Errorf("the hard link is none: %v, %v", errA, errH)
 		}
-		if p.Devices() != 1 {
-			t.Errorf("%d devices", p.Devices())
+		if _, entries, err := Count(t.Context(), to); err != nil || p.Devices() != 1 || p.Entries() != entries {
+			t.Errorf("%d devices, %d entries of %d, %v", p.Devices(), p.Entries(), entries, err)
 		}
+	}
+}
+
+// An archive may come back to a directory, which has its attributes by then.
+func TestExtractIntoADirectoryAgain(t *testing.T) {
+	then, later := time.Unix(1e9, 0), time.Unix(1e9+7, 0)
+	b := pack(t,
+		tar.Header{Typeflag: tar.TypeDir, Name: "a", Mode: 0o750, ModTime: then},
+		tar.Header{Typeflag: tar.TypeDir, Name: "a/b", Mode: 0o755, ModTime: then},
+		tar.Header{Typeflag: tar.TypeReg, Name: "a/b/one"},
+		tar.Header{Typeflag: tar.TypeDir, Name: "ab", Mode: 0o755, ModTime: then},
+		tar.Header{Typeflag: tar.TypeReg, Name: "a/b/two"},
+		tar.Header{Typeflag: tar.TypeLink, Name: "a/three", Linkname: "a/b/two"},
+		tar.Header{Typeflag: tar.TypeDir, Name: "ab", Mode: 0o700, ModTime: later},
+	)
+	to, dir := root(t, testDir{})
+	if err := Extract(t.Context(), bytes.NewReader(b), false, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct {
+		mode os.FileMode
+		at   time.Time
+	}{"a": {0o750, then}, "a/b": {0o755, then}, "ab": {0o700, later}} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != want.mode || !info.ModTime().Equal(want.at) {
+			t.Errorf("%s: %s, %s, %v", name, info.Mode(), info.ModTime(), err)
+		}
+	}
+}
+
+// What is kept of directories is the way to the last member.
+func TestExtractKeepsNoDirectories(t *testing.T) {
+	var members []tar.Header
+	for i := range 2000 {
+		members = append(members, tar.Header{Typeflag: tar.TypeDir, Name: fmt.Sprintf("%d/b/c", i), Mode: 0o755})
+	}
+	to, _ := quick(t, testDir{})
+	x := &extractor{to: to, progress: &Progress{}, way: []wayDir{{name: "."}}}
+	if err := x.all(t.Context(), tar.NewReader(bytes.NewReader(pack(t, members...)))); err != nil || len(x.way) != 4 {
+		t.Errorf("%d directories are kept, %v", len(x.way), err)
+	}
+	long := pack(t, tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("d/", longestName) + "f"})
+	if err := Extract(t.Context(), bytes.NewReader(long), false, to, nil); !errors.Is(err, errUnsafe) {
+		t.Errorf("a long name: %v", err)
 	}
 }
 
