@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -77,6 +78,7 @@ func newCopier(opts CopyOptions, cancel context.CancelCauseFunc) *copier {
 		files:   make(chan struct{}, max(opts.Workers, 1)),
 		dirs:    make(chan struct{}, parallelDirs),
 		scratch: scratch{make: opts.Scratch},
+		names:   nameMemory{seed: maphash.MakeSeed(), max: maxNames},
 		buffers: sync.Pool{New: func() any { return new([bufferSize]byte) }},
 	}
 	if c.Progress == nil {
@@ -93,6 +95,7 @@ type copier struct {
 	dirs    chan struct{}
 	scratch scratch
 	links   links
+	names   nameMemory
 	buffers sync.Pool
 	// What turned out not to be possible between these file systems.
 	noClone, noServerCopy, noXattrs atomic.Bool
@@ -103,6 +106,7 @@ func (c *copier) copy(ctx context.Context, from, to *os.Root) error {
 	if err != nil {
 		return err
 	}
+	top.names.memory = &c.names
 	stop := c.countLater(ctx, from)
 	c.fail(c.walk(ctx, top))
 	stop()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,66 +26,101 @@ func mustBeCounted(t *testing.T, p *Progress, to *os.Root) {
 	}
 }
 
-// Everything is removed and made again, as something else or with less in it, while
-// the directory is listed.
-func TestCopyOfNamesListedTwice(t *testing.T) {
+const remade = 2000 // entries that are made again while they are listed
+
+// remake calls do with each of them.
+func remake(dir string, do func(i int, name string) error) error {
+	for i := range remade {
+		if err := do(i, filepath.Join(dir, fmt.Sprintf("name-%05d", i))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putAs puts an entry of the n-th kind there; a file with so many times the letter.
+func putAs(n int, letter string, size int, at string) error {
 	kinds := []string{"file", "directory", "symlink", "fifo", "socket"}
-	from, to := memory(t, "64m"), memory(t, "64m")
-	const entries = 2000
-	names := func(do func(i int, name string) error) error {
-		for i := range entries {
-			if err := do(i, filepath.Join(from.Name(), fmt.Sprintf("name-%05d", i))); err != nil {
+	if kind := kinds[n%len(kinds)]; kind != "file" {
+		return put(kind, at)
+	}
+	return errors.Join(os.RemoveAll(at), os.WriteFile(at, bytes.Repeat([]byte(letter), size), 0o600))
+}
+
+// Everything is removed and made again, as something else or with less in it, while
+// the directory is listed. So many names at most are remembered.
+func TestCopyOfNamesListedTwice(t *testing.T) {
+	for _, most := range []int64{maxNames, remade, 50, 0} {
+		from, to := memory(t, "64m"), memory(t, "64m")
+		err := remake(from.Name(), func(i int, name string) error { return putAs(i, "A", 8000, name) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed, again := map[string]int{}, errors.New("not done")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		c := newCopier(CopyOptions{Workers: 4, at: func(step, name string) error {
+			if step != "listed" || strings.Contains(name, "/") {
+				return nil
+			}
+			if listed[name]++; len(listed) == 100 && again != nil {
+				again = remake(from.Name(), func(i int, name string) error { return putAs(i+i/5, "B", 4000, name) })
+			}
+			return nil
+		}}, cancel)
+		c.names.max = most
+		if err := errors.Join(c.copy(ctx, from, to), again); err != nil {
+			t.Fatal(err)
+		}
+		twice := 0
+		for _, n := range listed {
+			twice += n - 1
+		}
+		if used := c.names.used.Load(); twice < 100 || used != 0 {
+			t.Fatalf("%d of %d names were listed twice, %d are remembered", twice, len(listed), used)
+		}
+		mustBeCounted(t, c.Progress, to)
+		err = remake(to.Name(), func(_ int, name string) error {
+			info, err := os.Lstat(name)
+			if err != nil || !info.Mode().IsRegular() {
 				return err
 			}
-		}
-		return nil
-	}
-	err := names(func(i int, name string) error {
-		if kind := kinds[i%5]; kind != "file" {
-			return put(kind, name)
-		}
-		return os.WriteFile(name, bytes.Repeat([]byte("A"), 8000), 0o600)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed, again := map[string]int{}, errors.New("not done")
-	p := mustCopy(t, from, to, CopyOptions{Workers: 4, at: func(step, name string) error {
-		if step != "listed" || strings.Contains(name, "/") {
-			return nil
-		}
-		if listed[name]++; len(listed) == 100 && again != nil {
-			again = names(func(i int, name string) error {
-				if kind := kinds[(i+i/5)%5]; kind != "file" {
-					return put(kind, name)
-				}
-				return errors.Join(os.RemoveAll(name), os.WriteFile(name, bytes.Repeat([]byte("B"), 4000), 0o600))
-			})
-		}
-		return nil
-	}})
-	if again != nil {
-		t.Fatal(again)
-	}
-	twice := 0
-	for _, n := range listed {
-		twice += n - 1
-	}
-	if twice < 100 {
-		t.Fatalf("%d of %d names were listed twice", twice, len(listed))
-	}
-	mustBeCounted(t, p, to)
-	for i := range entries {
-		name := fmt.Sprintf("name-%05d", i)
-		info, err := to.Lstat(name)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if info.Mode().IsRegular() {
-			b, err := os.ReadFile(filepath.Join(to.Name(), name))
+			b, err := os.ReadFile(name)
 			if s := string(b); err != nil || s != strings.Repeat("A", 8000) && s != strings.Repeat("B", 4000) && s != "content" {
 				t.Errorf("%s has %d times A and %d times B, %v", name, strings.Count(s, "A"), strings.Count(s, "B"), err)
 			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
+	}
+}
+
+// A server that was restarted is asked again, and says that what it has just made is
+// there already.
+func TestWhatAServerHasMadeTwice(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fresh bool
+		took  time.Duration
+		says  error
+		want  error
+	}{
+		"made":                {true, 0, nil, nil},
+		"listed twice":        {false, 0, unix.EEXIST, errMet},
+		"cannot be there":     {true, time.Minute, unix.EEXIST, nil},
+		"after a restart":     {false, time.Minute, unix.EEXIST, unix.EEXIST},
+		"another error":       {true, 0, unix.EDQUOT, unix.EDQUOT},
+		"another, and slowly": {false, time.Minute, unix.EDQUOT, unix.EDQUOT},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			err := item{fresh: tt.fresh}.make(func() error {
+				time.Sleep(tt.took)
+				return tt.says
+			})
+			if !errors.Is(err, tt.want) || errors.Is(err, errMet) != (tt.want == errMet) {
+				t.Errorf("%s: %v, want %v", name, err, tt.want)
+			}
+		})
 	}
 }
 

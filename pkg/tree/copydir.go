@@ -20,6 +20,7 @@ func (c *copier) entry(ctx context.Context, l *level, e item) (down *level, err 
 	if err := c.step("listed", l.join(e.name)); err != nil {
 		return nil, err
 	}
+	e.fresh = e.tries == 0 && l.names.isNew(e.name)
 	if e.kind == fs.ModeIrregular {
 		if e.kind, err = c.look(l, e.name); err != nil {
 			return nil, c.unlessGone(l, err)
@@ -105,12 +106,8 @@ func (c *copier) enter(l *level, e item) (down *level, err error) {
 	if err != nil {
 		return nil, sourceError{err}
 	}
-	down.tries = e.tries
-	err = restarted(func() error { return unix.Mkdirat(l.dst, e.name, 0o700) })
-	if errors.Is(err, fs.ErrExist) {
-		return nil, errors.Join(errMet, down.close())
-	}
-	if err != nil {
+	down.tries, down.names.memory = e.tries, &c.names
+	if err = e.make(func() error { return unix.Mkdirat(l.dst, e.name, 0o700) }); err != nil {
 		return nil, errors.Join(&os.PathError{Op: "mkdir", Path: down.path, Err: err}, down.close())
 	}
 	if down.dst, err = openAt(l.dst, e.name, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {

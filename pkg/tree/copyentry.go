@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +33,7 @@ func (c *copier) other(ctx context.Context, l *level, e item) error {
 	for tries := e.tries; ; tries++ {
 		err := c.step("try", l.join(e.name))
 		if err == nil {
-			err = c.copyAs(ctx, l, e.name, e.kind)
+			err = c.copyAs(ctx, l, e)
 		}
 		switch {
 		case err == nil, errors.Is(err, errMet):
@@ -42,6 +43,7 @@ func (c *copier) other(ctx context.Context, l *level, e item) error {
 		case tries >= maxTries:
 			return fmt.Errorf("%s: %w: %w", l.join(e.name), ErrChanged, err)
 		}
+		e.fresh = false
 		if e.kind, err = c.look(l, e.name); err != nil {
 			return c.unlessGone(l, err)
 		}
@@ -51,14 +53,14 @@ func (c *copier) other(ctx context.Context, l *level, e item) error {
 	}
 }
 
-func (c *copier) copyAs(ctx context.Context, l *level, name string, kind fs.FileMode) (err error) {
+func (c *copier) copyAs(ctx context.Context, l *level, e item) (err error) {
 	switch {
-	case kind.IsRegular():
-		err = c.file(ctx, l, name)
-	case kind&fs.ModeSymlink != 0:
-		err = c.symlink(l, name)
-	case kind&(fs.ModeNamedPipe|fs.ModeSocket) != 0:
-		err = c.special(l, name)
+	case e.kind.IsRegular():
+		err = c.file(ctx, l, e)
+	case e.kind&fs.ModeSymlink != 0:
+		err = c.symlink(l, e)
+	case e.kind&(fs.ModeNamedPipe|fs.ModeSocket) != 0:
+		err = c.special(l, e)
 	default:
 		// A device of the server's or of some node must not come to be in a volume.
 		c.Progress.devices.Add(1)
@@ -71,7 +73,8 @@ func (c *copier) copyAs(ctx context.Context, l *level, name string, kind fs.File
 	return err
 }
 
-func (c *copier) file(ctx context.Context, l *level, name string) error {
+func (c *copier) file(ctx context.Context, l *level, e item) error {
+	name := e.name
 	// O_NONBLOCK, should it have become a fifo, which has no writer.
 	src, err := openAt(l.src, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -89,9 +92,9 @@ func (c *copier) file(ctx context.Context, l *level, name string) error {
 		return ErrChanged
 	}
 	if st.Nlink > 1 && c.Scratch != nil {
-		return c.linkOrFile(ctx, l, name, src, &st)
+		return c.linkOrFile(ctx, l, e, src, &st)
 	}
-	return c.newFile(ctx, l, name, src, &st)
+	return c.newFile(ctx, l, e, src, &st)
 }
 
 // openError is ErrChanged when the entry is no file: a symlink (ELOOP), a socket
@@ -112,11 +115,17 @@ func (c *copier) openError(l *level, name string, err error) error {
 
 // newFile makes the copy of an open file. Whatever goes wrong, fsync and close
 // included, fails it; a copy whose source is gone is removed.
-func (c *copier) newFile(ctx context.Context, l *level, name string, src int, st *unix.Stat_t) error {
-	// O_EXCL: a name that is listed twice has its copy already.
-	dst, err := openAt(l.dst, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NONBLOCK, st.Mode&permBits)
+func (c *copier) newFile(ctx context.Context, l *level, e item, src int, st *unix.Stat_t) error {
+	name, flags := e.name, unix.O_WRONLY|unix.O_CREAT|unix.O_NONBLOCK
+	if !e.fresh {
+		flags |= unix.O_EXCL // a name that is listed twice has its copy already
+	}
+	dst, err := openAt(l.dst, name, flags, st.Mode&permBits)
 	if err != nil {
-		return met(err)
+		if errors.Is(err, fs.ErrExist) { // the client itself tells O_EXCL's own file
+			return errMet
+		}
+		return err
 	}
 	t := transfer{
 		c: c, l: l, dst: dst, src: src, name: name, size: st.Size,
@@ -136,15 +145,29 @@ func (c *copier) newFile(ctx context.Context, l *level, name string, src int, st
 	return err
 }
 
-// met makes EEXIST in the target errMet.
-func met(err error) error {
-	if errors.Is(err, fs.ErrExist) {
+// longCall is how long a call takes at least during which a server was restarted.
+const longCall = 5 * time.Second
+
+// make calls do, which makes the entry in the target. A name that is there already was
+// listed twice: errMet. But if nothing of that name can be there, the server has made
+// it, and is asked again because its answer was lost in a restart. Where that cannot be
+// told apart, EEXIST is an error.
+func (e item) make(do func() error) error {
+	began := time.Now()
+	err := restarted(do)
+	switch {
+	case !errors.Is(err, fs.ErrExist):
+		return err
+	case e.fresh:
+		return nil
+	case time.Since(began) < longCall:
 		return errMet
 	}
 	return err
 }
 
-func (c *copier) symlink(l *level, name string) error {
+func (c *copier) symlink(l *level, e item) error {
+	name := e.name
 	// One descriptor for both, so that they are of the same symlink.
 	src, err := openAt(l.src, name, unix.O_PATH, 0)
 	if err != nil {
@@ -162,14 +185,15 @@ func (c *copier) symlink(l *level, name string) error {
 	if err != nil {
 		return sourceError{err}
 	}
-	if err := restarted(func() error { return unix.Symlinkat(target, l.dst, name) }); err != nil {
-		return met(&os.PathError{Op: "symlink", Path: l.join(name), Err: err})
+	if err := e.make(func() error { return unix.Symlinkat(target, l.dst, name) }); err != nil {
+		return &os.PathError{Op: "symlink", Path: l.join(name), Err: err}
 	}
 	return setAttributesAt(l.dst, name, &st)
 }
 
 // special makes a fifo or a socket anew. Neither has content.
-func (c *copier) special(l *level, name string) error {
+func (c *copier) special(l *level, e item) error {
+	name := e.name
 	st, err := statAt(l.src, name)
 	if err != nil {
 		return sourceError{err}
@@ -178,8 +202,8 @@ func (c *copier) special(l *level, name string) error {
 	if kind != unix.S_IFIFO && kind != unix.S_IFSOCK {
 		return ErrChanged
 	}
-	if err := restarted(func() error { return unix.Mknodat(l.dst, name, kind|st.Mode&permBits, 0) }); err != nil {
-		return met(&os.PathError{Op: "mknod", Path: l.join(name), Err: err})
+	if err := e.make(func() error { return unix.Mknodat(l.dst, name, kind|st.Mode&permBits, 0) }); err != nil {
+		return &os.PathError{Op: "mknod", Path: l.join(name), Err: err}
 	}
 	return setAttributesAt(l.dst, name, &st)
 }

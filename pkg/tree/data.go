@@ -41,6 +41,9 @@ func (t *transfer) fill(ctx context.Context, want *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
+	if made.Size != 0 || made.Nlink != 1 {
+		return fmt.Errorf("%s: somebody else writes to the copy", t.l.join(t.name))
+	}
 	if err := t.data(ctx); err != nil {
 		return err
 	}

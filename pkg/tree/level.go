@@ -50,6 +50,7 @@ type level struct {
 	tries uint8
 
 	entries listing
+	names   names // of a copy
 	next    int64 // where the listing goes on after the last entry
 	seen    int64 // entries that it returned
 	ended   bool
@@ -130,7 +131,7 @@ func (l *level) takeAgain() (retry, bool) {
 // than goroutines at work.
 func (l *level) nextItem() (item, error) {
 	if r, ok := l.takeAgain(); ok {
-		return item{r.name, fs.ModeIrregular, r.tries}, nil
+		return item{name: r.name, kind: fs.ModeIrregular, tries: r.tries}, nil
 	}
 	if l.ended {
 		return item{}, io.EOF
@@ -147,7 +148,12 @@ func (l *level) nextItem() (item, error) {
 	}
 	l.resumed = false
 	l.next, l.seen = e.next, l.seen+1
-	return item{e.name, e.kind, 0}, nil
+	return item{name: e.name, kind: e.kind}, nil
+}
+
+func (l *level) close() error {
+	l.names.forget()
+	return l.descriptors.close()
 }
 
 func (l *level) join(name string) string {

@@ -92,7 +92,7 @@ func (l *links) note(s fileState) {
 }
 
 // linkOrFile makes one of several names of an open file.
-func (c *copier) linkOrFile(ctx context.Context, l *level, name string, src int, st *unix.Stat_t) error {
+func (c *copier) linkOrFile(ctx context.Context, l *level, e item, src int, st *unix.Stat_t) error {
 	s := stateOf(st)
 	release, err := c.links.hold(ctx, s)
 	if err != nil {
@@ -105,12 +105,10 @@ func (c *copier) linkOrFile(ctx context.Context, l *level, name string, src int,
 	}
 	known, maybe := c.links.met(s)
 	if maybe {
-		err := linkAt(dir, s.name(), l.dst, name)
+		err := e.make(func() error { return linkAt(dir, s.name(), l.dst, e.name) })
 		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, fs.ErrExist):
-			return errMet
+		case err == nil, errors.Is(err, errMet):
+			return err
 		case errors.Is(err, fs.ErrNotExist): // or the target is, which shows now
 		case noLink(err):
 			known = true
@@ -118,13 +116,13 @@ func (c *copier) linkOrFile(ctx context.Context, l *level, name string, src int,
 			return err
 		}
 	}
-	if err := c.newFile(ctx, l, name, src, st); err != nil {
+	if err := c.newFile(ctx, l, e, src, st); err != nil {
 		return err
 	}
 	if known {
 		c.Progress.unlinked.Add(1)
 	}
-	return c.noteLink(l, name, dir, s)
+	return c.noteLink(l, e.name, dir, s)
 }
 
 // noteLink puts the copy where further names are linked from, instead of one that has

@@ -15,6 +15,8 @@ type item struct {
 	name  string
 	kind  fs.FileMode // as dirent.kind
 	tries uint8       // how often it was looked up again before
+	// fresh: a copy has nothing of that name in the target.
+	fresh bool
 }
 
 // visitor says what a walk is for.
