@@ -105,7 +105,7 @@ func (s *session) endSaved(ctx context.Context, volume *corev1.PersistentVolume)
 	defer s.busy.end(name)
 	creation, err := plan.RestoreCreation(s.journal.Entry(name))
 	if err != nil {
-		return nil //nolint:nilerr // it is left as it is
+		return nil // it is left as it is
 	}
 	if volume.DeletionTimestamp != nil {
 		// The cache does not have what tells who saved it.

@@ -236,9 +236,9 @@ func (j *jobs) leave(k key, e *job) {
 	}
 }
 
-func (e *job) ended() bool {
+func (j *job) ended() bool {
 	select {
-	case <-e.done:
+	case <-j.done:
 		return true
 	default:
 		return false

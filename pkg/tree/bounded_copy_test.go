@@ -127,7 +127,7 @@ func (o *childOrder) copy(from *os.Root) error {
 	return err
 }
 
-func peakRSS() (MiB float64, err error) {
+func peakRSS() (mib float64, err error) {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0, err

@@ -164,9 +164,9 @@ func TestCopyOfADirectoryReplacedWhileRead(t *testing.T) {
 		want []string
 	}{
 		"another one": {func(src string) error {
-			new := filepath.Join(src, "new")
-			testDir{"x": nil, "sub": testDir{"y": nil}}.make(t, mkdir(t, new))
-			return errors.Join(os.RemoveAll(filepath.Join(src, "dir")), os.Rename(new, filepath.Join(src, "dir")))
+			another := filepath.Join(src, "another")
+			testDir{"x": nil, "sub": testDir{"y": nil}}.make(t, mkdir(t, another))
+			return errors.Join(os.RemoveAll(filepath.Join(src, "dir")), os.Rename(another, filepath.Join(src, "dir")))
 		}, false, []string{"dir", "dir/sub", "dir/sub/y", "dir/x", "keep"}},
 		"a file": {func(src string) error {
 			return errors.Join(os.RemoveAll(filepath.Join(src, "dir")), os.WriteFile(filepath.Join(src, "dir"), nil, 0o600))

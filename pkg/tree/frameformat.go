@@ -69,7 +69,7 @@ func parseFrame(b []byte) (frame, error) {
 	if err != nil {
 		return frame{}, fmt.Errorf("%w: %w", errBadFrame, err)
 	}
-	ok := true
+	var ok bool
 	f.name, b, ok = cutString(b[n:])
 	for ok && len(b) > 0 {
 		var r retry

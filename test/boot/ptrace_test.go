@@ -148,7 +148,7 @@ func TestBootsWithAMX(t *testing.T) {
 func compile(t *testing.T, source string, flags ...string) string {
 	t.Helper()
 	made := filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c"))
-	args := append(flags, "-Wall", "-Wextra", "-Werror", "-o", made, filepath.Join("testdata", source))
+	args := slices.Concat(flags, []string{"-Wall", "-Wextra", "-Werror", "-o", made, filepath.Join("testdata", source)})
 	if out, err := exec.CommandContext(t.Context(), "gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("compile %s: %v: %s", source, err, out)
 	}

@@ -107,19 +107,18 @@ func Links(markdown string) []string {
 // a method of a flag set, such as StringVar(&c.Endpoint, "endpoint", ...).
 func Defined(dir string) ([]string, error) {
 	var names []string
-	inspect := func(n ast.Node) bool {
+	inspect := func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok || len(call.Args) < 3 {
-			return true
+			return
 		}
 		method, ok := call.Fun.(*ast.SelectorExpr)
 		if !ok || !strings.HasSuffix(strings.TrimSuffix(method.Sel.Name, "P"), "Var") {
-			return true
+			return
 		}
 		if name, ok := call.Args[1].(*ast.BasicLit); ok && name.Kind == token.STRING {
 			names = append(names, strings.Trim(name.Value, `"`))
 		}
-		return true
 	}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -127,7 +126,9 @@ func Defined(dir string) ([]string, error) {
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err == nil {
-			ast.Inspect(file, inspect)
+			for n := range ast.Preorder(file) {
+				inspect(n)
+			}
 		}
 		return err
 	})

@@ -144,7 +144,7 @@ func outcome(ctx context.Context, scratch string, bootErr error) (int, error) {
 	result, err := job.ReadResult(scratch)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, fmt.Errorf("the guest ended without a result (its kernel: %v)", cmp.Or(bootErr, errPoweredOff))
+		return 0, fmt.Errorf("the guest ended without a result (its kernel: %w)", cmp.Or(bootErr, errPoweredOff))
 	case err != nil:
 		return 0, err
 	case result.Error != "":
