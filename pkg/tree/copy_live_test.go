@@ -117,7 +117,7 @@ func TestWhatAServerHasMadeTwice(t *testing.T) {
 				time.Sleep(tt.took)
 				return tt.says
 			})
-			if !errors.Is(err, tt.want) || errors.Is(err, errMet) != (tt.want == errMet) {
+			if !errors.Is(err, tt.want) || errors.Is(err, errMet) != errors.Is(tt.want, errMet) {
 				t.Errorf("%s: %v, want %v", name, err, tt.want)
 			}
 		})
