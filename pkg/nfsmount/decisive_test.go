@@ -75,22 +75,24 @@ func TestLockingOptionsArePassedOn(t *testing.T) {
 
 // Who gave up waiting for a server does not keep its mount point to itself.
 func TestGivenUpMountFreesItsTarget(t *testing.T) {
-	k, m := kernelWith(t, syscalls{mount: func(string, string, string, uintptr, string) error { return nil }})
+	k, m := kernelWith(t, syscalls{})
 	free, err := k.servers.Lock(t.Context(), m.Export.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer free()
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := k.Mount(short, m); !errors.Is(err, volume.ErrUnreachable) {
-		t.Errorf("while another mount of the server hangs: %v, want ErrUnreachable", err)
+	if _, err := k.lock(short, m); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while another mount of the server hangs: %v, want DeadlineExceeded", err)
 	}
-	free()
 	long, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := k.Mount(long, m); err != nil {
-		t.Errorf("after it: %v", err)
+	unlock, err := k.targets.Lock(long, m.Target)
+	if err != nil {
+		t.Fatalf("after it: %v", err)
 	}
+	unlock()
 }
 
 // A server that is a little slow to answer for one mount is asked for another.
