@@ -278,3 +278,33 @@ func TestCopyOfMoreLinksThanAreKnown(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// Whoever removes a copy in the making ends it: it is gone, and not written to by others.
+func TestCopyThatIsRemoved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	for name, tt := range map[string]struct {
+		change func() error
+		gone   bool
+	}{
+		"removed": {func() error { return os.Remove(file) }, true},
+		"written": {func() error { return os.WriteFile(file, []byte("others'"), 0o600) }, false},
+		"linked":  {func() error { return os.Link(file, file+"-too") }, false},
+	} {
+		made, err := os.Create(file)
+		if err == nil {
+			err = tt.change()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCopier(CopyOptions{}, func(error) {})
+		tr := transfer{c: c, l: &level{path: "."}, dst: int(made.Fd()), src: -1, name: "file", size: 1}
+		err = tr.fill(t.Context(), &unix.Stat_t{})
+		if err == nil || errors.Is(err, os.ErrNotExist) != tt.gone {
+			t.Errorf("%s: %v, want it to be gone: %t", name, err, tt.gone)
+		}
+		if err := made.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -41,6 +41,9 @@ func (t *transfer) fill(ctx context.Context, want *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
+	if made.Nlink == 0 { // with the directory that it was made in
+		return &os.PathError{Op: "open", Path: t.l.join(t.name), Err: unix.ENOENT}
+	}
 	if made.Size != 0 || made.Nlink != 1 {
 		return fmt.Errorf("%s: somebody else writes to the copy", t.l.join(t.name))
 	}
