@@ -13,10 +13,13 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	typedstoragev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 const patience = 20 * time.Second
@@ -66,6 +69,7 @@ func newWorld(t *testing.T, topology bool, objects ...runtime.Object) *world {
 func newWorldOf(t *testing.T, driver *driver, change func(*Config), objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{T: t, client: fake.NewClientset(objects...), driver: driver}
+	refuseBeforeWatch(w.client)
 	config := Config{
 		Client: w.client, Driver: w.driver, DriverName: driverName, Namespace: "ns",
 		Owners:       []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "controller", UID: "uid"}},
@@ -87,6 +91,24 @@ func newWorldOf(t *testing.T, driver *driver, change func(*Config), objects ...r
 		<-ended
 	})
 	return w
+}
+
+// refuseBeforeWatch keeps a publisher from changing what it has listed and not begun to
+// watch: the fake does not tell it later, as an API server would.
+func refuseBeforeWatch(client *fake.Clientset) {
+	watched := false // guarded by the fake's own lock
+	client.PrependWatchReactor("csistoragecapacities", func(clienttesting.Action) (bool, watch.Interface, error) {
+		watched = true
+		return false, nil, nil
+	})
+	for _, verb := range []string{"create", "update", "delete"} {
+		client.PrependReactor(verb, "csistoragecapacities", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if watched {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewServiceUnavailable("nobody watches yet")
+		})
+	}
 }
 
 // await waits until the driver's objects are exactly these: class, segment, bytes.

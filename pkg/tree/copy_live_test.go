@@ -281,18 +281,18 @@ func TestCopyOfMoreLinksThanAreKnown(t *testing.T) {
 
 // Whoever removes a copy in the making ends it: it is gone, and not written to by others.
 func TestCopyThatIsRemoved(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
 	for name, tt := range map[string]struct {
-		change func() error
+		change func(file string) error
 		gone   bool
 	}{
-		"removed": {func() error { return os.Remove(file) }, true},
-		"written": {func() error { return os.WriteFile(file, []byte("others'"), 0o600) }, false},
-		"linked":  {func() error { return os.Link(file, file+"-too") }, false},
+		"removed": {os.Remove, true},
+		"written": {func(file string) error { return os.WriteFile(file, []byte("others'"), 0o600) }, false},
+		"linked":  {func(file string) error { return os.Link(file, file+"-too") }, false},
 	} {
+		file := filepath.Join(t.TempDir(), "file")
 		made, err := os.Create(file)
 		if err == nil {
-			err = tt.change()
+			err = tt.change(file)
 		}
 		if err != nil {
 			t.Fatal(err)
