@@ -40,11 +40,16 @@ func openRoot(root *os.Root) (fd int, err error) {
 		return -1, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	return duplicate(f.Fd())
+}
+
+// duplicate returns another descriptor of what is open, which the caller closes.
+func duplicate(fd uintptr) (int, error) {
+	dup, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return -1, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 	}
-	return fd, nil
+	return dup, nil
 }
 
 func statFD(fd int, name string) (st unix.Stat_t, err error) {

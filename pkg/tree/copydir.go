@@ -201,9 +201,9 @@ func (c *copier) lost(ctx context.Context, above *level, f *frame) error {
 
 // removeAt removes what is in a directory of the target.
 func removeAt(ctx context.Context, dir int, name string, workers int) error {
-	fd, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := duplicate(uintptr(dir))
 	if err != nil {
-		return os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+		return err
 	}
 	f := os.NewFile(uintptr(fd), ".")
 	defer f.Close() //nolint:errcheck // only read
