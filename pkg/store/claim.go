@@ -66,7 +66,10 @@ func (c *creation) newClaim(ctx context.Context) error {
 	}
 	err := c.cat.Create(c.want)
 	if err == nil && (c.want.Adopted || !namedAsItsDirectory(c.want)) {
-		if err = c.spareReuse(); err != nil {
+		if err = c.step(ctx, "look for the directory's next volume"); err == nil {
+			err = c.spareReuse()
+		}
+		if err != nil {
 			err = errors.Join(err, c.cat.Remove(c.want))
 		}
 	}
@@ -87,6 +90,9 @@ func (c *creation) freePlace(ctx context.Context) error {
 		}
 	}
 	if c.want.Adopted {
+		if err := c.spareReuse(); err != nil {
+			return err
+		}
 		if err := c.mayAdopt(ctx); err != nil {
 			return err
 		}

@@ -245,6 +245,11 @@ func (c *creation) confirm(ctx context.Context, rec catalog.Record, id volume.ID
 	if !isNew && there && !rec.Adopted || rec.Shared == catalog.SharedDirectory {
 		return nil
 	}
+	if !isNew && rec.Adopted && rec.ReusedFrom == "" {
+		if err := c.notPromised(rec); err != nil {
+			return err
+		}
+	}
 	if err := c.onlyOne(ctx, c.root, c.cat, rec); err != nil {
 		return errors.Join(err, giveWay(ctx, c.root, c.cat, rec, id, isNew, err))
 	}

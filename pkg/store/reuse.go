@@ -116,14 +116,33 @@ func (c *creation) idle(before catalog.Record) error {
 func (c *creation) spareReuse() error {
 	next, err := c.cat.Reuse(c.want.SubDir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && next.Name == c.want.Name:
+	case errors.Is(err, fs.ErrNotExist), err == nil && next.Name == c.want.Name && c.want.ReusedFrom != "":
 		return nil
 	case err != nil:
 		return err
+	case next.Name == c.want.Name: // noted since this call looked; its record must say so
+		return fmt.Errorf("%w: another controller gives the directory %s to the volume", volume.ErrInProgress, next.SubDir)
 	case (!c.want.Adopted || next.SameClaim(c.want)) && time.Since(next.Created).Abs() > nameHeld:
 		return c.cat.ForgetReuse(next) // of a directory that is gone, or of the claim's volume before
 	case next.SameClaim(c.want):
 		return fmt.Errorf("%w: the directory %s becomes that of volume %s of the claim", volume.ErrInProgress, next.SubDir, next.Name)
 	}
-	return fmt.Errorf("%w (noted in %s)", owned(next, c.want), path.Join(volume.MetaDir, catalog.ReusePath(next.SubDir)))
+	return promised(next, c.want)
+}
+
+// notPromised is spareReuse for the record of an earlier call, which may have been
+// killed before it came to that. The record stays: it may be older than the note.
+func (c *creation) notPromised(rec catalog.Record) error {
+	next, err := c.cat.Reuse(rec.SubDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && next.Name != rec.Name && !next.SameClaim(rec):
+		return promised(next, rec)
+	}
+	return err
+}
+
+func promised(next, want catalog.Record) error {
+	return fmt.Errorf("%w (noted in %s)", owned(next, want), path.Join(volume.MetaDir, catalog.ReusePath(next.SubDir)))
 }

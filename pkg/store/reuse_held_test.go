@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -204,4 +207,96 @@ func TestDeleteWithoutRoomAndHalfAReuse(t *testing.T) {
 	}
 	l.createAs(t, l.claimed("pvc-2", "a", "x"))
 	l.mustHaveAmong(t, append(live("a/x"), "a/x/file"))
+}
+
+// A directory on its way from one volume of a claim to the next is no stranger's, also
+// where the stranger found it free just before, is killed with a record of its own in
+// place, and asks again.
+func TestKilledStrangerGetsNoReusedDirectory(t *testing.T) {
+	l := newCluster(t, "one")
+	l.put(t, "a/x/file")
+	stranger, other := l.claimed("pvc-3", "b", "y"), l.start(t)
+	stranger.Params.SubDir = "a/x"
+	ctx, killed := context.WithCancel(t.Context())
+	other.step = func(ctx context.Context, name string) error {
+		switch name {
+		case "write record":
+			l.createAs(t, l.claimed("pvc-1", "a", "x"))
+			l.failing("write record", errors.New("killed"), func(context.Context) {})
+			if _, err := l.Create(ctx, l.claimed("pvc-2", "a", "x")); err == nil {
+				t.Error("the takeover was not killed")
+			}
+		case "look for the directory's next volume":
+			killed()
+			runtime.Goexit()
+		}
+		return nil
+	}
+	if _, err := other.Create(ctx, stranger); err == nil || ctx.Err() == nil {
+		t.Fatalf("not killed: %v", err)
+	}
+	other.jobs.Wait()
+	l.mustOwn(t, "a/x", "pvc-3")
+	l.Store = l.start(t)
+	if _, err := l.Create(t.Context(), stranger); !errors.Is(err, volume.ErrOwned) {
+		t.Errorf("it was given the directory: %v, want ErrOwned", err)
+	}
+	l.mustHaveAmong(t, []string{"a/x/file"})
+}
+
+// Nor where it comes between the two, at whatever step it is killed.
+func TestStrangerAtAReusedDirectory(t *testing.T) {
+	for n := 1; ; n++ {
+		l := newCluster(t, "one")
+		l.createAs(t, l.claimed("pvc-1", "a", "x"))
+		l.put(t, "a/x/file")
+		l.failing("write record", errors.New("killed"), func(context.Context) {})
+		if _, err := l.Create(t.Context(), l.claimed("pvc-2", "a", "x")); err == nil {
+			t.Fatal("the takeover was not killed")
+		}
+		stranger := l.claimed("pvc-3", "b", "y")
+		stranger.Params.SubDir = "a/x"
+		ctx, killed := l.killAt(t.Context(), l.Store, n)
+		_, err := l.Create(ctx, stranger)
+		last := !killed()
+		if err == nil || last && !errors.Is(err, volume.ErrOwned) {
+			t.Errorf("at step %d: %v", n, err)
+		}
+		l.Store = l.start(t)
+		l.createAs(t, l.claimed("pvc-2", "a", "x"))
+		l.mustHaveAmong(t, append(live("a/x"), "a/x/file"))
+		if last {
+			return
+		}
+	}
+}
+
+// The note goes with the claim's volume, also where a stranger's record hid from one of
+// two controllers that the directory was being taken over.
+func TestReuseBehindAStranger(t *testing.T) {
+	l := newCluster(t, "one")
+	l.createAs(t, l.claimed("pvc-1", "a", "x"))
+	l.put(t, "a/x/file")
+	second, late := l.claimed("pvc-2", "a", "x"), l.start(t)
+	first, stranger := l.claimed("pvc-2", "a", "x"), l.claimed("pvc-3", "b", "y")
+	stranger.Params.SubDir = "a/x"
+	l.failing("write record", errors.New("killed"), func(context.Context) {})
+	if _, err := l.Create(t.Context(), first); err == nil {
+		t.Fatal("the takeover was not killed")
+	}
+	_ = l.onCatalog(t, func(h *share.Handle, cat *catalog.Catalog) error {
+		want, err := late.newRecord(second, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Adopted = true
+		c := &creation{Store: late, root: h.Root(), cat: cat, req: second, want: want}
+		if err := c.newClaim(t.Context()); !errors.Is(err, volume.ErrInProgress) {
+			t.Errorf("made without the note: %v, want ErrInProgress", err)
+		}
+		return nil
+	})
+	id := l.createAs(t, second)
+	l.delete(t, id)
+	l.mustHave(t, ".nfs-csi/reuse")
 }
