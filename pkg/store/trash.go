@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -142,6 +143,7 @@ func (p *pass) slice(d *discarded) error {
 		return err
 	}
 	s := p.begin(d)
+	defer s.alarm.Stop()
 	removed, err := tree.Removal{
 		Workers: p.r.workers,
 		Before:  s.before,
@@ -157,7 +159,7 @@ func (p *pass) slice(d *discarded) error {
 	late, failed := p.judge(err)
 	if err == nil {
 		p.work.queue.done(d)
-	} else if p.work.queue.again(d, time.Now(), s.progress, late, leftOf(d, err)) {
+	} else if p.work.queue.again(d, time.Now(), s.progress.Load(), late, leftOf(d, err)) {
 		p.tell(d)
 	}
 	p.countLate()
@@ -215,20 +217,26 @@ func (p *pass) tell(d *discarded) {
 // slice of time for one tree.
 type slice struct {
 	*pass
-	first      bool // of the tree
-	end, limit time.Time
+	first bool      // of the tree
+	limit time.Time // of one in which nothing was removed
+	// alarm sets rang when the time is over: to ask the clock before every change
+	// takes as long as some changes do.
+	alarm    *time.Timer
+	rang     atomic.Bool
+	progress atomic.Bool
 
-	mu       sync.Mutex
-	progress bool
+	mu sync.Mutex
 }
 
 // errSliceOver ends a slice.
 var errSliceOver = errors.New("its slice of time is over")
 
+// begin a slice of a tree. Stop its alarm after use.
 func (p *pass) begin(d *discarded) *slice {
-	now := time.Now()
 	length, limit := d.slice()
-	return &slice{pass: p, first: d.slices == 0, end: now.Add(length), limit: now.Add(limit)}
+	s := &slice{pass: p, first: d.slices == 0, limit: time.Now().Add(limit)}
+	s.alarm = time.AfterFunc(length, func() { s.rang.Store(true) })
+	return s
 }
 
 // before is called before every change. It waits for the pace. Where new volumes have
@@ -239,36 +247,39 @@ func (s *slice) before(ctx context.Context, changes int64) error {
 	if err := s.pace.wait(ctx); err != nil {
 		return err
 	}
+	if changes > 0 && !s.progress.Load() {
+		s.progress.Store(true)
+	}
+	if !s.rang.Load() && (s.first || !s.work.waiting()) {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.progress = s.progress || changes > 0
-	if s.first {
-		return s.over(time.Now())
-	}
-	if s.work.waiting() && ctx.Err() == nil {
+	if !s.first && s.work.waiting() && ctx.Err() == nil {
 		if err := s.newcomers(); err != nil {
 			return err
 		}
 	}
-	now := time.Now()
-	if s.over(now) == nil {
+	return s.over(time.Now())
+}
+
+// over tells whether the slice ends now.
+func (s *slice) over(now time.Time) error {
+	if !s.rang.Load() || !s.progress.Load() && !now.After(s.limit) {
 		return nil
+	}
+	if s.first {
+		return errSliceOver
 	}
 	ok, news := s.work.queue.goOn(now)
 	if !ok {
 		return errSliceOver
 	}
-	s.end = now.Add(fullSlice)
+	s.rang.Store(false)
+	s.alarm.Reset(fullSlice)
 	if news {
 		s.tell(s.work.queue.current)
 		s.countLate()
-	}
-	return nil
-}
-
-func (s *slice) over(now time.Time) error {
-	if now.After(s.end) && (s.progress || now.After(s.limit)) {
-		return errSliceOver
 	}
 	return nil
 }
