@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -86,7 +87,7 @@ func inDirectory(export *os.Root, subDir string, do func(fd int) error) error {
 	dir, err := openDirectory(export, subDir)
 	if err == nil {
 		defer dir.Close()
-		err = withFD(dir, do)
+		err = fsat.WithFD(dir, do)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return nil

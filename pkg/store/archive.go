@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -71,7 +72,7 @@ func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
 		if reserved.SubDir == "" {
 			continue
 		}
-		free, err := d.archiveAs(ctx, place{at: temp, name: taken}, subDir)
+		free, err := d.archiveAs(ctx, fsat.Place{At: temp, Name: taken}, subDir)
 		if err == nil {
 			err = d.step(ctx, "release archive")
 		}
@@ -87,19 +88,19 @@ func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
 
 // archiveAs renames the directory, unless there is one of that name: then both
 // are kept.
-func (d *deletion) archiveAs(ctx context.Context, from place, subDir string) (free bool, err error) {
-	to, err := makePlace(d.root, subDir)
+func (d *deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string) (free bool, err error) {
+	to, err := fsat.MakePlace(d.root, subDir)
 	if err != nil {
 		return false, err
 	}
-	defer to.close()
-	if _, err := to.parent.Lstat(to.name); !errors.Is(err, fs.ErrNotExist) {
+	defer to.Close()
+	if _, err := to.Parent.Lstat(to.Name); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	if err := d.step(ctx, "rename to archive"); err != nil {
 		return false, err
 	}
-	err = rename(from, to)
+	err = from.Rename(to)
 	if errors.Is(err, fs.ErrNotExist) { // by another controller, or the reply was lost
 		err = nil
 	}
@@ -173,7 +174,7 @@ func dropReservations(root *os.Root, cat *catalog.Catalog, id volume.ID) error {
 			return cat.Remove(rec)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			if _, err = lstat(root, subDir); errors.Is(err, fs.ErrNotExist) {
+			if _, err = fsat.LstatBelow(root, subDir); errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -28,7 +29,7 @@ func (s *Store) Capacity(ctx context.Context, export volume.Export, mountOptions
 }
 
 func statfs(root *os.Root) (st unix.Statfs_t, err error) {
-	err = withFD(root, func(fd int) error {
+	err = fsat.WithFD(root, func(fd int) error {
 		return os.NewSyscallError("fstatfs", unix.Fstatfs(fd, &st))
 	})
 	return st, err

@@ -9,6 +9,7 @@ import (
 	"path"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -16,7 +17,7 @@ import (
 // request.
 func (c *creation) claim(ctx context.Context) (rec catalog.Record, isNew bool, err error) {
 	have, err := c.cat.Read(c.want.SubDir)
-	for range maxLostRaces {
+	for range fsat.MaxLostRaces {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -261,11 +262,11 @@ func unclaim(root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.
 	if there, _, err := directoryThere(root, rec.SubDir); there || err != nil {
 		return err // another controller has made it
 	}
-	return errors.Join(prune(root, rec.SubDir), forget(cat, rec, id))
+	return errors.Join(fsat.Prune(root, rec.SubDir), forget(cat, rec, id))
 }
 
 func directoryThere(root *os.Root, subDir string) (bool, fs.FileInfo, error) {
-	info, err := lstat(root, subDir)
+	info, err := fsat.LstatBelow(root, subDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil, nil

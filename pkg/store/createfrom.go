@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -138,7 +139,7 @@ func pending(root *os.Root, rec catalog.Record) (bool, error) {
 	if !rec.Pending {
 		return false, nil
 	}
-	_, err := lstat(root, rec.SubDir)
+	_, err := fsat.LstatBelow(root, rec.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -208,9 +209,9 @@ func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, wa
 	if err != nil {
 		return err
 	}
-	defer data.close()
+	defer data.Close()
 	if from.archive != nil { // it need not say what the directory was like
-		if err := data.chmod(cmp.Or(s.cfg.Mode, volumeMode)); err != nil {
+		if err := data.Chmod(cmp.Or(s.cfg.Mode, volumeMode)); err != nil {
 			return err
 		}
 	}
@@ -220,7 +221,7 @@ func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, wa
 	if err := own(data, want); err != nil || want.Mode == 0 {
 		return err
 	}
-	return data.chmod(want.Mode)
+	return data.Chmod(want.Mode)
 }
 
 // unclaimCopy takes back what was made for a volume whose copy failed, for the

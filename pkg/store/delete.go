@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -165,7 +166,7 @@ func (d *deletion) dispose(ctx context.Context, policy volume.OnDelete) (mine bo
 	if err := d.step(ctx, "prune parents"); err != nil {
 		return false, err
 	}
-	return true, prune(d.root, d.id.SubDir)
+	return true, fsat.Prune(d.root, d.id.SubDir)
 }
 
 // mine tells whether the directory still is that of the volume, or of none. A call

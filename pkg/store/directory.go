@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -76,13 +77,13 @@ func (s *Store) makeDirectory(ctx context.Context, root *os.Root, rec catalog.Re
 
 // mkdir tells whether the directory was not there before.
 func mkdir(root *os.Root, subDir string, mode volume.Mode) (made bool, err error) {
-	for range maxLostRaces {
-		p, err := makePlace(root, subDir)
+	for range fsat.MaxLostRaces {
+		p, err := fsat.MakePlace(root, subDir)
 		if err != nil {
 			return false, err
 		}
-		err = p.parent.Mkdir(p.name, mode.FileMode())
-		p.close()
+		err = p.Parent.Mkdir(p.Name, mode.FileMode())
+		p.Close()
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			_, _, err = directoryThere(root, subDir)
@@ -101,23 +102,23 @@ func (s *Store) finishDirectory(ctx context.Context, root *os.Root, rec catalog.
 	if !inSteps(rec) {
 		return nil
 	}
-	p, err := openPlace(root, rec.SubDir)
+	p, err := fsat.OpenPlace(root, rec.SubDir)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	info, err := p.parent.Lstat(p.name)
+	defer p.Close()
+	info, err := p.Parent.Lstat(p.Name)
 	if err != nil || !halfMade(rec, info) { // another controller was here
 		return err
 	}
 	err = s.settle(ctx, p, rec)
 	if err != nil && ctx.Err() == nil {
-		err = errors.Join(err, p.rmdir())
+		err = errors.Join(err, p.Rmdir())
 	}
 	return err
 }
 
-func (s *Store) settle(ctx context.Context, p place, rec catalog.Record) error {
+func (s *Store) settle(ctx context.Context, p fsat.Place, rec catalog.Record) error {
 	if err := s.step(ctx, "own directory"); err != nil {
 		return err
 	}
@@ -127,10 +128,10 @@ func (s *Store) settle(ctx context.Context, p place, rec catalog.Record) error {
 	if err := s.step(ctx, "set mode of directory"); err != nil {
 		return err
 	}
-	return p.chmod(modeOf(rec))
+	return p.Chmod(modeOf(rec))
 }
 
-func own(p place, rec catalog.Record) error {
+func own(p fsat.Place, rec catalog.Record) error {
 	if rec.UID == nil && rec.GID == nil {
 		return nil
 	}
@@ -141,7 +142,7 @@ func own(p place, rec catalog.Record) error {
 	if rec.GID != nil {
 		gid = int(*rec.GID)
 	}
-	err := p.parent.Lchown(p.name, uid, gid)
+	err := p.Parent.Lchown(p.Name, uid, gid)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("%w: the server does not let the driver give a directory to %s; "+
 			"export with no_root_squash, or leave uid and gid out of the class: %w", volume.ErrRefused, owner(rec), err)

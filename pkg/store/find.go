@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -124,12 +125,12 @@ func (s *Store) replace(ctx context.Context, cat *catalog.Catalog, rec catalog.R
 }
 
 func chmod(root *os.Root, subDir string, mode volume.Mode) error {
-	p, err := openPlace(root, subDir)
+	p, err := fsat.OpenPlace(root, subDir)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	return p.chmod(mode)
+	defer p.Close()
+	return p.Chmod(mode)
 }
 
 // withRecord runs job alone on a volume that exists, with its record, or with an

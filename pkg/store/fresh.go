@@ -4,7 +4,7 @@ import (
 	"io/fs"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // An NFS client believes for up to a minute what it has once seen in a directory
@@ -18,14 +18,7 @@ import (
 // looked up in it next is what is there. Directories on the way to a volume are
 // opened, which does the same; the export's own is open all the time.
 func look(dir *os.Root) error {
-	return withFD(dir, func(fd int) error {
-		var st unix.Statx_t
-		err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
-		if err != nil {
-			return &fs.PathError{Op: "statx", Path: ".", Err: err}
-		}
-		return nil
-	})
+	return fsat.WithFD(dir, fsat.Revalidate)
 }
 
 // directoryNow is directoryThere, but not by memory.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -23,11 +24,11 @@ func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(er
 func (d *deletion) inPlace(ctx context.Context, h *share.Handle, why error) error {
 	return withRecords(h, func(cat *catalog.Catalog) error {
 		d.root, d.cat = h.Root(), cat
-		at, err := openPlace(d.root, d.id.SubDir)
+		at, err := fsat.OpenPlace(d.root, d.id.SubDir)
 		if err != nil {
 			return errors.Join(why, ignoreNone(err))
 		}
-		defer at.close()
+		defer at.Close()
 		dir, err := enterLocked(at)
 		if err != nil {
 			return errors.Join(why, ignoreNone(err))
@@ -48,15 +49,15 @@ func (d *deletion) inPlace(ctx context.Context, h *share.Handle, why error) erro
 }
 
 // enterLocked is enter for a directory that its owner may have locked.
-func enterLocked(at place) (*os.Root, error) {
-	dir, err := enter(at.parent, at.name, false)
+func enterLocked(at fsat.Place) (*os.Root, error) {
+	dir, err := at.Enter()
 	if !errors.Is(err, unix.EACCES) {
 		return dir, err
 	}
-	if _, unlocked := at.unlock(); !unlocked {
+	if _, unlocked := at.Unlock(); !unlocked {
 		return nil, err
 	}
-	return enter(at.parent, at.name, false)
+	return at.Enter()
 }
 
 // hold tells whether the volume is there to be deleted, and holds its record.
@@ -100,7 +101,7 @@ func (d *deletion) holdsNone(ctx context.Context) (mine bool, err error) {
 	return d.mine()
 }
 
-func (d *deletion) endInPlace(ctx context.Context, at place) error {
+func (d *deletion) endInPlace(ctx context.Context, at fsat.Place) error {
 	if err := d.step(ctx, "remove directory in its place"); err != nil {
 		return err
 	}
@@ -109,10 +110,10 @@ func (d *deletion) endInPlace(ctx context.Context, at place) error {
 			return err
 		}
 	}
-	if err := ignoreNone(at.rmdir()); err != nil {
+	if err := ignoreNone(at.Rmdir()); err != nil {
 		return err
 	}
-	if err := prune(d.root, d.id.SubDir); err != nil || d.held == nil {
+	if err := fsat.Prune(d.root, d.id.SubDir); err != nil || d.held == nil {
 		return err
 	}
 	return d.removeRecord()

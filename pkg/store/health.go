@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -110,7 +111,7 @@ func (s *Store) common(root *os.Root, export volume.Export) ([]Condition, error)
 
 func lost(root *os.Root, id volume.ID) []Condition {
 	where := id.Export.Source(id.SubDir)
-	info, err := lstat(root, id.SubDir)
+	info, err := fsat.LstatBelow(root, id.SubDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return []Condition{{DataLoss, "DirectoryMissing", where + " is gone, by other hands than the driver's"}}

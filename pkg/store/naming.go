@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -35,7 +36,7 @@ func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.R
 	if err := s.step(ctx, "note directory of name"); err != nil {
 		return err
 	}
-	for range maxLostRaces {
+	for range fsat.MaxLostRaces {
 		err = cat.NoteDirectoryOf(name, want)
 		if !errors.Is(err, fs.ErrExist) {
 			return err

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -143,16 +144,16 @@ func discardLocked(cat *catalog.Catalog, name string) error {
 		return err
 	}
 	defer parent.Close()
-	return rename(place{parent: parent, name: path.Base(name)}, place{at: bin, name: trashName(name, time.Now())})
+	return fsat.Place{Parent: parent, Name: path.Base(name)}.Rename(fsat.Place{At: bin, Name: trashName(name, time.Now())})
 }
 
 // openData is the place of what is copied.
-func (o *operation) openData() (place, error) {
+func (o *operation) openData() (fsat.Place, error) {
 	dir, err := o.cat.Meta().OpenRoot(o.name)
 	if err != nil {
-		return place{}, err
+		return fsat.Place{}, err
 	}
-	return place{parent: dir, name: catalog.SnapshotData, close: func() { dir.Close() }}, nil
+	return fsat.NewPlace(dir, catalog.SnapshotData), nil
 }
 
 // fill copies the content into the operation.
@@ -238,16 +239,16 @@ func (o *operation) unlessTaken(err error) error {
 func (o *operation) placeVolume(root *os.Root, subDir string) error {
 	from, err := o.openData()
 	if err == nil {
-		defer from.close()
+		defer from.Close()
 	}
-	for range maxLostRaces {
+	for range fsat.MaxLostRaces {
 		if err == nil {
-			var to place
-			if to, err = makePlace(root, subDir); err != nil {
+			var to fsat.Place
+			if to, err = fsat.MakePlace(root, subDir); err != nil {
 				return err
 			}
-			err = rename(from, to)
-			to.close()
+			err = from.Rename(to)
+			to.Close()
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // A copy whose operation another controller has ended is not put in its place any
@@ -32,15 +33,15 @@ func TestEndedCopyIsNotPlaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer from.close()
+	defer from.Close()
 	if err := endOperations(cat, k, ""); err != nil {
 		t.Fatal(err)
 	}
-	to, err := makePlace(root, "new")
+	to, err := fsat.MakePlace(root, "new")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rename(from, to); !errors.Is(err, fs.ErrNotExist) {
+	if err := from.Rename(to); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it was renamed: %v", err)
 	}
 	if err := op.placeVolume(root, "new"); !errors.Is(err, errTaken) {

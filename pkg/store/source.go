@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -167,12 +168,12 @@ func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (
 // openDirectory opens a volume's directory without following a symlink on the
 // way.
 func openDirectory(root *os.Root, subDir string) (*os.Root, error) {
-	p, err := openPlace(root, subDir)
+	p, err := fsat.OpenPlace(root, subDir)
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
-	dir, err := enter(p.parent, p.name, false)
+	defer p.Close()
+	dir, err := p.Enter()
 	if err != nil {
 		return nil, fmt.Errorf("directory %s: %w", subDir, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/keylock"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -141,7 +142,7 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 	}
 	k := key{id.Export, id.SubDir}
 	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(id.Export, mountOptions)), func(_ context.Context, h *share.Handle) error {
-		info, err := lstat(h.Root(), id.SubDir)
+		info, err := fsat.LstatBelow(h.Root(), id.SubDir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("%w: %s", volume.ErrNotFound, k)

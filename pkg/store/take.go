@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -80,22 +81,22 @@ func (d *deletion) take(ctx context.Context, kind string) (name string, err erro
 		return "", err
 	}
 	name = takenAs(name, d.id.SubDir)
-	from, err := openPlace(d.root, d.id.SubDir)
+	from, err := fsat.OpenPlace(d.root, d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	defer from.close()
-	if from.parent == d.root {
-		from.at = d.cat.Export()
+	defer from.Close()
+	if from.Parent == d.root {
+		from.At = d.cat.Export()
 	}
 	if err := d.step(ctx, "take directory away"); err != nil {
 		return "", err
 	}
-	for range maxLostRaces {
-		err = rename(from, place{at: temp, name: name})
+	for range fsat.MaxLostRaces {
+		err = from.Rename(fsat.Place{At: temp, Name: name})
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
 			return name, err
 		}
@@ -109,8 +110,8 @@ func (d *deletion) take(ctx context.Context, kind string) (name string, err erro
 }
 
 // lookAgain is directoryNow for a place; a parent that is gone has nothing in it.
-func lookAgain(p place) (bool, fs.FileInfo, error) {
-	there, info, err := directoryNow(p.parent, p.name)
+func lookAgain(p fsat.Place) (bool, fs.FileInfo, error) {
+	there, info, err := directoryNow(p.Parent, p.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil, nil
 	}
@@ -127,12 +128,12 @@ func (d *deletion) putBack(taken string) error {
 	if err != nil {
 		return err
 	}
-	to, err := makePlace(d.root, d.id.SubDir)
+	to, err := fsat.MakePlace(d.root, d.id.SubDir)
 	if err != nil {
 		return err
 	}
-	defer to.close()
-	return ignoreNone(rename(place{at: temp, name: taken}, to))
+	defer to.Close()
+	return ignoreNone(fsat.Place{At: temp, Name: taken}.Rename(to))
 }
 
 // discardTaken moves to the trash what was taken by this call or, where it found
@@ -173,8 +174,8 @@ func trash(cat *catalog.Catalog, subDir, taken string) error {
 	if err != nil {
 		return err
 	}
-	for range maxLostRaces {
-		err = rename(place{at: temp, name: taken}, place{at: bin, name: trashName(subDir, time.Now())})
+	for range fsat.MaxLostRaces {
+		err = fsat.Place{At: temp, Name: taken}.Rename(fsat.Place{At: bin, Name: trashName(subDir, time.Now())})
 		switch {
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
 			continue // another one of the very same name and nanosecond
