@@ -1,0 +1,3 @@
+package room
+
+type counted struct{ never first }
