@@ -1,6 +1,6 @@
 # Two images from one build: --target nfsplugin and --target csi-provisioner.
-# `make images` packs the same two targets without a container engine; it reads
-# this file, so what is said below holds there too.
+# `make images` packs the same two images without a container engine, from
+# hack/images/product.go. Change both: a test compares them.
 
 FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8 AS build
 WORKDIR /src

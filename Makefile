@@ -50,9 +50,9 @@ build: ## Build both programs, static, into bin/
 
 .PHONY: images
 images: build $(BIN)/pack-images ## Pack both images as OCI tar files into bin/images, without a container engine
-	for target in $(PROGRAMS); do \
-		$(BIN)/pack-images dockerfile --dockerfile Dockerfile --target $$target --context $(BIN) \
-			--build-arg VERSION=$(VERSION) --name $(REGISTRY)/$$target:$(VERSION) --out $(IMAGES)/$$target.tar; \
+	for image in $(PROGRAMS); do \
+		$(BIN)/pack-images product --image $$image --binaries $(BIN) --version $(VERSION) \
+			--name $(REGISTRY)/$$image:$(VERSION) --out $(IMAGES)/$$image.tar; \
 	done
 
 .PHONY: lab-images

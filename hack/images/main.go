@@ -3,14 +3,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+
+	"github.com/spf13/pflag"
 )
 
 const usage = `Usage:
-  images dockerfile --dockerfile FILE --target STAGE --context DIR --name REF --out FILE
-      packs what a FROM scratch stage of a Dockerfile says; the files it copies
-      from /out of an earlier stage are taken from DIR
+  images product --image IMAGE --binaries DIR --version VERSION --name REF --out FILE
+      packs nfsplugin or csi-provisioner
   images pack --name REF --file SRC:DST... [--link TARGET:DST] [--dir DST] --out FILE
       packs any files
 
@@ -29,8 +31,8 @@ func run(args []string) error {
 		return fmt.Errorf("no command given\n%s", usage)
 	}
 	switch command, rest := args[0], args[1:]; command {
-	case "dockerfile":
-		return runDockerfile(rest)
+	case "product":
+		return runProduct(rest)
 	case "pack":
 		return runPack(rest)
 	case "help", "-h", "--help":
@@ -39,4 +41,11 @@ func run(args []string) error {
 	default:
 		return fmt.Errorf("unknown command %q\n%s", command, usage)
 	}
+}
+
+func ignoreHelp(err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return nil
+	}
+	return err
 }

@@ -19,14 +19,10 @@ func write(t *testing.T, dir, name, content string) string {
 func TestRunPacksImages(t *testing.T) {
 	dir := t.TempDir()
 	app := write(t, dir, "app", "binary")
-	recipe := write(t, dir, "Dockerfile", `FROM golang AS build
-FROM scratch AS app
-COPY --from=build /out/app /app
-ENTRYPOINT ["/app"]
-`)
+	write(t, dir, "nfsplugin", "binary")
 	for _, args := range [][]string{
 		{"pack", "--name", "example.com/app:v1", "--file", app + ":/bin/app", "--link", "app:/bin/sh", "--dir", "/tmp"},
-		{"dockerfile", "--name", "example.com/app:v1", "--dockerfile", recipe, "--target", "app", "--context", dir},
+		{"product", "--name", "example.com/app:v1", "--image", "nfsplugin", "--binaries", dir},
 	} {
 		out := filepath.Join(dir, "image-"+args[0]+".tar")
 		if err := run(append(args, "--out", out)); err != nil {
@@ -40,29 +36,19 @@ ENTRYPOINT ["/app"]
 
 func TestRunRefuses(t *testing.T) {
 	dir := t.TempDir()
-	recipe := write(t, dir, "Dockerfile", `FROM golang AS build
-FROM scratch AS elsewhere
-COPY --from=build /etc/passwd /etc/passwd
-FROM scratch AS missing
-COPY --from=build /out/missing /missing
-`)
 	out := filepath.Join(dir, "image.tar")
-	from := func(target string) []string {
-		return []string{"dockerfile", "--name", "a:b", "--dockerfile", recipe, "--context", dir, "--out", out, "--target", target}
-	}
 	for name, args := range map[string][]string{
-		"no command":                 {},
-		"unknown command":            {"push"},
-		"unknown flag":               {"pack", "--nonsense"},
-		"no out":                     {"pack", "--name", "a:b"},
-		"stray argument":             {"pack", "--name", "a:b", "--out", out, "stray"},
-		"no name":                    {"pack", "--out", out},
-		"malformed file":             {"pack", "--name", "a:b", "--out", out, "--file", "/bin/true"},
-		"malformed link":             {"pack", "--name", "a:b", "--out", out, "--link", ":x"},
-		"no target":                  {"dockerfile", "--out", out},
-		"unknown target":             from("other"),
-		"copy from outside of /out/": from("elsewhere"),
-		"binary is not built":        from("missing"),
+		"no command":          {},
+		"unknown command":     {"push"},
+		"unknown flag":        {"pack", "--nonsense"},
+		"no out":              {"pack", "--name", "a:b"},
+		"stray argument":      {"pack", "--name", "a:b", "--out", out, "stray"},
+		"no name":             {"pack", "--out", out},
+		"malformed file":      {"pack", "--name", "a:b", "--out", out, "--file", "/bin/true"},
+		"malformed link":      {"pack", "--name", "a:b", "--out", out, "--link", ":x"},
+		"no image":            {"product", "--name", "a:b", "--out", out},
+		"unknown image":       {"product", "--name", "a:b", "--out", out, "--image", "other"},
+		"binary is not built": {"product", "--name", "a:b", "--out", out, "--image", "nfsplugin", "--binaries", dir},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := run(args)

@@ -48,7 +48,6 @@ func Build(spec Spec) (v1.Image, error) {
 		Cmd:        spec.Cmd,
 		Env:        spec.Env,
 		User:       spec.User,
-		WorkingDir: spec.WorkingDir,
 		Labels:     spec.Labels,
 	}
 	img, err = mutate.ConfigFile(img, config)

@@ -40,7 +40,6 @@ type Spec struct {
 	Cmd          []string
 	Env          []string
 	User         string
-	WorkingDir   string
 	Labels       map[string]string
 	Architecture string
 }
