@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -138,7 +139,7 @@ func (c *Catalog) Look() error {
 	open := slices.AppendSeq([]*os.File{c.metaDir, c.exportDir}, maps.Values(c.dirs))
 	c.mu.Unlock()
 	for _, dir := range open {
-		there, err := stillThere(int(dir.Fd()))
+		there, err := fsat.Exists(int(dir.Fd()))
 		if err == nil && !there {
 			err = ErrReplaced
 		}
@@ -170,11 +171,11 @@ func (c *Catalog) dir(name string, mkdir bool) (*os.File, error) {
 	}
 	meta := int(c.metaDir.Fd())
 	if mkdir {
-		if err := mkdirAt(meta, name, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := fsat.Mkdir(meta, name, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 	}
-	fd, err := OpenBeneath(meta, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := fsat.OpenBeneath(meta, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // Clock waits until the clock by which the file server notes changes has gone on,
@@ -38,31 +38,5 @@ func (c *Catalog) changedAt(name string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer f.Close() //nolint:errcheck // only asked for its attributes
-	var st unix.Statx_t
-	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_CTIME, &st); err != nil {
-		return time.Time{}, &os.PathError{Op: "statx", Path: name, Err: err}
-	}
-	return time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)), nil
-}
-
-// touch gives an entry of a directory the server's time: a client that does not say
-// which time leaves it to the server.
-func touch(dir int, name string) error {
-	times := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
-	err := restarted(func() error { return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW) })
-	if err != nil {
-		return &os.PathError{Op: "utimensat", Path: name, Err: err}
-	}
-	return nil
-}
-
-// changedAt is when an entry of a directory was changed, touched or renamed last. The
-// server says that, and nobody can set it.
-func changedAt(dir int, name string) (time.Time, error) {
-	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_STATX_FORCE_SYNC
-	var st unix.Statx_t
-	if err := restarted(func() error { return unix.Statx(dir, name, flags, unix.STATX_CTIME, &st) }); err != nil {
-		return time.Time{}, &os.PathError{Op: "statx", Path: name, Err: err}
-	}
-	return time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)), nil
+	return fsat.ChangeTime(int(f.Fd()), "")
 }

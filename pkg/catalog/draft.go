@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -41,7 +42,7 @@ func (c *Catalog) write(d *Draft) error {
 	if err != nil {
 		return err
 	}
-	if err := missing(mkdirAt(int(tmp.Fd()), d.name, dirMode)); err != nil {
+	if err := missing(fsat.Mkdir(int(tmp.Fd()), d.name, dirMode)); err != nil {
 		return err
 	}
 	if err := missing(d.write(int(tmp.Fd()))); err != nil {
@@ -57,7 +58,7 @@ func (d *Draft) write(tmp int) error {
 		return err
 	}
 	n := 0
-	err = restarted(func() (err error) { n, err = unix.Write(fd, d.bytes); return err })
+	err = fsat.Restart(func() (err error) { n, err = unix.Write(fd, d.bytes); return err })
 	if err == nil && n < len(d.bytes) {
 		err = io.ErrShortWrite
 	}
@@ -76,15 +77,12 @@ func (d *Draft) write(tmp int) error {
 func (d *Draft) open(tmp int) (fd int, err error) {
 	// O_PATH: about a directory that this process has just made the client need
 	// not ask the server.
-	dir, err := openAt(tmp, d.name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	dir, err := fsat.Open(tmp, d.name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: d.name, Err: err}
+		return -1, err
 	}
-	fd, err = openAt(dir, volume.RecordFile, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_DSYNC, recordMode)
-	if err = errors.Join(err, unix.Close(dir)); err != nil {
-		return -1, &os.PathError{Op: "open", Path: path.Join(d.name, volume.RecordFile), Err: err}
-	}
-	return fd, nil
+	fd, err = fsat.Open(dir, volume.RecordFile, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_DSYNC, recordMode)
+	return fd, errors.Join(err, unix.Close(dir))
 }
 
 // Drop gives up a record that is not in its place.
@@ -129,7 +127,7 @@ func (c *Catalog) placeAlone(d *Draft) error {
 	if err != nil {
 		return err
 	}
-	for range maxLostRaces {
+	for range fsat.MaxLostRaces {
 		err = c.place(tmp, d)
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
 			return err

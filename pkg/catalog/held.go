@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -27,7 +28,7 @@ func (c *Catalog) Hold(subDir string) (*Held, error) {
 	h := &Held{cat: c, fd: -1}
 	dir, err := c.dir(volumesDir, false)
 	if err == nil {
-		h.fd, err = OpenBeneath(int(dir.Fd()), subDir, unix.O_RDONLY|unix.O_DIRECTORY)
+		h.fd, err = fsat.OpenBeneath(int(dir.Fd()), subDir, unix.O_RDONLY|unix.O_DIRECTORY)
 	}
 	if err == nil {
 		if h.rec, err = h.read(subDir); err != nil {
@@ -47,7 +48,7 @@ func (h *Held) Record() Record { return h.rec }
 func (h *Held) Close() error { return unix.Close(h.fd) }
 
 func (h *Held) read(subDir string) (Record, error) {
-	b, err := readAt(h.fd, volume.RecordFile)
+	b, err := fsat.ReadFile(h.fd, volume.RecordFile)
 	if err != nil {
 		return Record{}, err
 	}
@@ -58,7 +59,7 @@ func (h *Held) read(subDir string) (Record, error) {
 // is, no later record has its place. The record itself would not tell: a client
 // opens a file that it knows by its handle, also one that is there no more.
 func (h *Held) Still() (bool, error) {
-	there, err := stillThere(h.fd)
+	there, err := fsat.Exists(h.fd)
 	if err != nil {
 		return false, fmt.Errorf("record of %s: %w", h.rec.SubDir, err)
 	}
@@ -68,9 +69,9 @@ func (h *Held) Still() (bool, error) {
 // Remove removes the record and the directories that only led to it. A record that
 // is gone is success.
 func (h *Held) Remove() error {
-	for again := range maxLostRaces {
-		err := unlinkAt(h.fd, volume.RecordFile, 0)
-		if err != nil && !isGone(err) {
+	for again := range fsat.MaxLostRaces {
+		err := fsat.Unlink(h.fd, volume.RecordFile)
+		if err != nil && !fsat.IsGone(err) {
 			return fmt.Errorf("record of %s: %w", h.rec.SubDir, err)
 		}
 		if err != nil && again > 0 {
@@ -101,7 +102,7 @@ func (h *Held) Replace(r Record) error {
 	}
 	tmp, err := h.cat.dir(TempDir, true)
 	if err == nil {
-		err = missing(renameAt(int(tmp.Fd()), path.Base(temp), h.fd, volume.RecordFile))
+		err = missing(fsat.Rename(int(tmp.Fd()), path.Base(temp), h.fd, volume.RecordFile))
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("record of %s: %w", r.SubDir, err), h.cat.meta.Remove(temp))
@@ -113,7 +114,7 @@ func (h *Held) Replace(r Record) error {
 // its place is that of another one by now, nothing is removed.
 func (c *Catalog) Remove(r Record) error {
 	err := c.holding(r, (*Held).Remove)
-	if isGone(err) { // of directories that led to it something may be left
+	if fsat.IsGone(err) { // of directories that led to it something may be left
 		return c.Prune(r.SubDir)
 	}
 	return err
@@ -143,22 +144,14 @@ func (c *Catalog) holding(r Record, do func(*Held) error) error {
 // Prune removes the directories that led to the record of subDir, and its own, as
 // far as they are empty.
 func (c *Catalog) Prune(subDir string) error {
-	for dir := path.Clean(subDir); dir != "."; dir = path.Dir(dir) {
-		if empty, err := c.rmdir(dir); err != nil || !empty {
-			return err
-		}
-	}
-	return nil
+	return fsat.PruneWith(path.Clean(subDir), c.rmdir)
 }
 
 // rmdir removes a directory that leads to no record, and tells whether it is gone.
 func (c *Catalog) rmdir(dir string) (gone bool, err error) {
-	err = c.in(dir, func(at int, name string) error { return unlinkAt(at, name, unix.AT_REMOVEDIR) })
+	err = c.in(dir, func(at int, name string) error { return fsat.Rmdir(at, name) })
 	if path.Dir(dir) == "." && errors.Is(err, unix.ESTALE) {
 		return false, fmt.Errorf("record of %s: %w", dir, err)
 	}
-	return err == nil || isGone(err), nil
+	return err == nil || fsat.IsGone(err), nil
 }
-
-// isGone: a directory that is stale is gone, with the record that was in it.
-func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESTALE) }

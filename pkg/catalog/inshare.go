@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -30,7 +31,7 @@ func (c *Catalog) InShare(subDir string) error {
 
 func shareAround(export int, subDir string) error {
 	for dir := path.Clean(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
-		fd, err := OpenBeneath(export, path.Join(dir, volume.MetaDir), unix.O_PATH|unix.O_DIRECTORY)
+		fd, err := fsat.OpenBeneath(export, path.Join(dir, volume.MetaDir), unix.O_PATH|unix.O_DIRECTORY)
 		switch {
 		case err == nil:
 			return errors.Join(inShareError(dir, subDir), unix.Close(fd))

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // TempName makes a name below TempDir that nobody else uses. It tells its age,
@@ -84,7 +86,7 @@ func (c *Catalog) Abandoned(age time.Duration) ([]string, error) {
 			continue
 		}
 		// One that cannot be asked is left alone.
-		if changed, err := changedAt(int(temp.Fd()), e.Name()); err == nil && now.Sub(changed) > age {
+		if changed, err := fsat.ChangeTime(int(temp.Fd()), e.Name()); err == nil && now.Sub(changed) > age {
 			old = append(old, path.Join(TempDir, e.Name()))
 		}
 	}
@@ -94,10 +96,10 @@ func (c *Catalog) Abandoned(age time.Duration) ([]string, error) {
 // touchTemp returns the server's time, without a file that a full disk has no room for.
 func (c *Catalog) touchTemp() (time.Time, error) {
 	meta := int(c.metaDir.Fd())
-	if err := touch(meta, TempDir); err != nil {
+	if err := fsat.Touch(meta, TempDir); err != nil {
 		return time.Time{}, err
 	}
-	return changedAt(meta, TempDir)
+	return fsat.ChangeTime(meta, TempDir)
 }
 
 // KeepAlive makes a copy in TempDir young again.
@@ -106,7 +108,7 @@ func (c *Catalog) KeepAlive(name string) error {
 	if err != nil {
 		return err
 	}
-	return touch(int(temp.Fd()), path.Base(name))
+	return fsat.Touch(int(temp.Fd()), path.Base(name))
 }
 
 // Temporary lists the entries of TempDir of a kind.

@@ -12,12 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
-
-// maxLostRaces is how often directories are made again that another volume's
-// Remove has pruned.
-const maxLostRaces = 64
 
 // Read returns the record of the directory subDir; fs.ErrNotExist if there is none.
 func (c *Catalog) Read(subDir string) (Record, error) {
@@ -45,7 +42,7 @@ func (c *Catalog) readBytes(place, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := readAt(int(dir.Fd()), name)
+	b, err := fsat.ReadFile(int(dir.Fd()), name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) {
 		err = &BrokenError{Reason: err.Error()} // somebody has put something else there
 	}
@@ -63,8 +60,8 @@ func (c *Catalog) Create(r Record) error {
 
 // place renames the draft's directory to its place.
 func (c *Catalog) place(tmp *os.File, d *Draft) (err error) {
-	for range maxLostRaces {
-		err = c.in(d.record.SubDir, func(dir int, name string) error { return renameAt(int(tmp.Fd()), d.name, dir, name) })
+	for range fsat.MaxLostRaces {
+		err = c.in(d.record.SubDir, func(dir int, name string) error { return fsat.Rename(int(tmp.Fd()), d.name, dir, name) })
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
 			return err
 		}
@@ -89,7 +86,7 @@ func (c *Catalog) placed(d *Draft, err error) error {
 	if dirErr != nil {
 		return errors.Join(err, dirErr)
 	}
-	if have, readErr := readAt(int(volumes.Fd()), path.Join(d.record.SubDir, volume.RecordFile)); readErr == nil && bytes.Equal(have, d.bytes) {
+	if have, readErr := fsat.ReadFile(int(volumes.Fd()), path.Join(d.record.SubDir, volume.RecordFile)); readErr == nil && bytes.Equal(have, d.bytes) {
 		return nil
 	}
 	return missing(err)
@@ -109,7 +106,7 @@ func (c *Catalog) in(subDir string, do func(dir int, name string) error) error {
 	if above == "" {
 		return do(int(volumes.Fd()), name)
 	}
-	fd, err := OpenBeneath(int(volumes.Fd()), path.Clean(above), unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := fsat.OpenBeneath(int(volumes.Fd()), path.Clean(above), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}

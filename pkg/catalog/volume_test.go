@@ -104,30 +104,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestOpenBeneath(t *testing.T) {
-	dir := t.TempDir()
-	mkdirAll(t, filepath.Join(dir, "a", "b"))
-	must(t, os.WriteFile(filepath.Join(dir, "a", "b", "file"), nil, 0o600))
-	symlink(t, filepath.Join(dir, "a"), filepath.Join(dir, "absolute"))
-	symlink(t, "a", filepath.Join(dir, "relative"))
-	symlink(t, "file", filepath.Join(dir, "a", "b", "last"))
-	f, err := os.Open(dir)
-	must(t, err)
-	defer f.Close()
-	for name, good := range map[string]bool{
-		"a/b/file": true, "a": true, "a/none": false, "absolute/b/file": false, "relative/b/file": false,
-		"a/b/last": false, "../" + filepath.Base(dir): false, "a/../..": false, dir: false, "": false,
-	} {
-		fd, err := OpenBeneath(int(f.Fd()), name, unix.O_RDONLY)
-		if (err == nil) != good {
-			t.Errorf("%q: %v", name, err)
-		}
-		if err == nil {
-			must(t, unix.Close(fd))
-		}
-	}
-}
-
 func mustCreate(t *testing.T, cat *Catalog, subDir string) {
 	t.Helper()
 	must(t, cat.Create(record(subDir)))

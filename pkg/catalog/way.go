@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -24,7 +25,7 @@ func (c *Catalog) makeWay(r Record) error {
 	if err == nil {
 		return fs.ErrExist
 	}
-	if isGone(err) {
+	if fsat.IsGone(err) {
 		err = c.around(r)
 	}
 	if err == nil {
@@ -42,16 +43,16 @@ func (c *Catalog) sweep(dir string) error {
 	for _, name := range names {
 		below := path.Join(dir, name)
 		err = errors.Join(err, c.in(below, func(at int, name string) error {
-			err := unlinkAt(at, name, unix.AT_REMOVEDIR)
+			err := fsat.Rmdir(at, name)
 			switch {
 			case errors.Is(err, unix.ENOTDIR) && strings.HasPrefix(name, leftOpen):
-				err = unlinkAt(at, name, 0)
+				err = fsat.Unlink(at, name)
 			case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
 				if err = c.sweep(below); err == nil {
-					err = unlinkAt(at, name, unix.AT_REMOVEDIR)
+					err = fsat.Rmdir(at, name)
 				}
 			}
-			if isGone(err) || errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+			if fsat.IsGone(err) || errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
 				return nil // by others, who also put something in there again
 			}
 			return err

@@ -40,13 +40,13 @@ func NewPlace(parent *os.Root, name string) Place {
 // OpenPlace returns the place of subDir, or fs.ErrNotExist if its parent is missing.
 // The caller closes it.
 func OpenPlace(export *os.Root, subDir string) (Place, error) {
-	return walkPlace(export, subDir, false)
+	return walk(export, subDir, Enter)
 }
 
 // MakePlace is OpenPlace that makes missing parents.
 func MakePlace(export *os.Root, subDir string) (Place, error) {
 	for range MaxLostRaces {
-		p, err := walkPlace(export, subDir, true)
+		p, err := walk(export, subDir, enterNew)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return p, err
 		}
@@ -54,14 +54,14 @@ func MakePlace(export *os.Root, subDir string) (Place, error) {
 	return Place{}, fmt.Errorf("the directories above %s keep disappearing", subDir)
 }
 
-func walkPlace(export *os.Root, subDir string, mkdir bool) (Place, error) {
+func walk(export *os.Root, subDir string, enter func(*os.Root, string) (*os.Root, error)) (Place, error) {
 	if err := volume.CheckBelow(subDir); err != nil { // never the export itself
 		return Place{}, err
 	}
 	p := Place{Parent: export, Name: path.Base(subDir)}
 	parents := strings.Split(subDir, "/")
 	for i, name := range parents[:len(parents)-1] {
-		next, err := enter(p.Parent, name, mkdir)
+		next, err := enter(p.Parent, name)
 		p.Close()
 		if err != nil {
 			return Place{}, fmt.Errorf("directory %s: %w", path.Join(parents[:i+1]...), err)
@@ -79,18 +79,25 @@ func (p Place) Close() {
 	}
 }
 
-// Enter opens the directory. volume.ErrOwned if it is not a directory, or was
-// replaced while it was opened.
-func (p Place) Enter() (*os.Root, error) { return enter(p.Parent, p.Name, false) }
+// Enter opens the directory, see Enter.
+func (p Place) Enter() (*os.Root, error) { return Enter(p.Parent, p.Name) }
 
-// enter opens the directory name; with mkdir it makes a missing one.
-func enter(parent *os.Root, name string, mkdir bool) (*os.Root, error) {
-	before, err := parent.Lstat(name)
-	if mkdir && errors.Is(err, fs.ErrNotExist) {
-		if err = parent.Mkdir(name, parentMode); err == nil || errors.Is(err, fs.ErrExist) {
-			before, err = parent.Lstat(name)
-		}
+// enterNew is Enter that makes a missing directory.
+func enterNew(parent *os.Root, name string) (*os.Root, error) {
+	dir, err := Enter(parent, name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return dir, err
 	}
+	if err := parent.Mkdir(name, parentMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return Enter(parent, name)
+}
+
+// Enter opens a directory of another one. volume.ErrOwned if it is not a directory,
+// or was replaced while it was opened.
+func Enter(parent *os.Root, name string) (*os.Root, error) {
+	before, err := parent.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
@@ -130,15 +137,6 @@ func (p Place) withFD(do func(fd int) error) error {
 		return do(int(p.At.Fd()))
 	}
 	return WithFD(p.Parent, do)
-}
-
-// WithFD runs do with a descriptor of the directory.
-func WithFD(dir *os.Root, do func(fd int) error) error {
-	f, err := dir.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(int(f.Fd())), f.Close())
 }
 
 // Rename moves the directory to another place. An empty directory that is there
@@ -204,21 +202,31 @@ func (p Place) Chmod(mode volume.Mode) error {
 // directory that is not empty, or that another process has removed first, is not
 // an error.
 func Prune(export *os.Root, subDir string) error {
-	for dir := path.Dir(subDir); dir != "."; dir = path.Dir(dir) {
+	return PruneWith(path.Dir(subDir), func(dir string) (gone bool, err error) {
 		p, err := OpenPlace(export, dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue
+			return true, nil
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		err = p.Rmdir()
 		p.Close()
 		switch {
 		case err == nil, errors.Is(err, fs.ErrNotExist):
+			return true, nil
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrPermission):
-			return nil
-		default:
+			return false, nil
+		}
+		return false, err
+	})
+}
+
+// PruneWith calls rmdir for a directory and those that lead to it, until one is not
+// gone after that.
+func PruneWith(dir string, rmdir func(dir string) (gone bool, err error)) error {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if gone, err := rmdir(dir); err != nil || !gone {
 			return err
 		}
 	}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -34,21 +34,14 @@ func (k *Kernel) SetMode(ctx context.Context, e Entry, mode volume.Mode) error {
 
 // setMode changes the mode of a directory, if it has another one.
 func setMode(dir string, mode volume.Mode) error {
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := fsat.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: dir, Err: err}
+		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing is written through it
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: dir, Err: err}
+	st, err := fsat.Stat(fd, dir)
+	if err != nil || volume.Mode(st.Mode&0o7777) == mode {
+		return err
 	}
-	if volume.Mode(st.Mode&0o7777) == mode {
-		return nil
-	}
-	// fchmod(2) takes no O_PATH descriptor, and fchmodat2(2) is of Linux 6.6.
-	if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), uint32(mode)); err != nil {
-		return &os.PathError{Op: "chmod " + mode.String(), Path: dir, Err: err}
-	}
-	return nil
+	return fsat.Chmod(fd, dir, uint32(mode))
 }

@@ -135,7 +135,7 @@ func (s *search) below(ctx context.Context, subDir string) (found string, err er
 
 // list reads a directory as far as it may.
 func (s *search) list(dir string) ([]fs.DirEntry, error) {
-	fd, err := catalog.OpenBeneath(s.top, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	fd, err := fsat.OpenBeneath(s.top, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}

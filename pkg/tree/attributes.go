@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 const (
@@ -20,28 +22,28 @@ const (
 func setAttributes(fd, dir int, name string, made, want *unix.Stat_t) error {
 	owned := made.Uid == want.Uid && made.Gid == want.Gid
 	if !owned {
-		if err := restarted(func() error { return unix.Fchown(fd, int(want.Uid), int(want.Gid)) }); err != nil {
+		if err := fsat.Restart(func() error { return unix.Fchown(fd, int(want.Uid), int(want.Gid)) }); err != nil {
 			return &os.PathError{Op: "chown", Path: name, Err: err}
 		}
 	}
 	mode := want.Mode & (permBits | specialBits)
 	if made.Mode&(permBits|specialBits) != mode || !owned && mode&specialBits != 0 {
-		if err := restarted(func() error { return unix.Fchmod(fd, mode) }); err != nil {
+		if err := fsat.Restart(func() error { return unix.Fchmod(fd, mode) }); err != nil {
 			return &os.PathError{Op: "chmod", Path: name, Err: err}
 		}
 	}
-	return setTimes(dir, name, want)
+	return fsat.SetTimes(dir, name, want.Atim, want.Mtim)
 }
 
 // setAttributesAt is setAttributes for what cannot be opened: symlinks, which
 // have no mode of their own, fifos and sockets.
 func setAttributesAt(dir int, name string, want *unix.Stat_t) error {
-	made, err := statAt(dir, name)
+	made, err := fsat.Lstat(dir, name)
 	if err != nil {
 		return err
 	}
 	if made.Uid != want.Uid || made.Gid != want.Gid {
-		err := restarted(func() error {
+		err := fsat.Restart(func() error {
 			return unix.Fchownat(dir, name, int(want.Uid), int(want.Gid), unix.AT_SYMLINK_NOFOLLOW)
 		})
 		if err != nil {
@@ -49,20 +51,11 @@ func setAttributesAt(dir int, name string, want *unix.Stat_t) error {
 		}
 	}
 	if mode := want.Mode & (permBits | specialBits); want.Mode&unix.S_IFMT != unix.S_IFLNK {
-		if err := restarted(func() error { return unix.Fchmodat(dir, name, mode, 0) }); err != nil {
+		if err := fsat.Restart(func() error { return unix.Fchmodat(dir, name, mode, 0) }); err != nil {
 			return &os.PathError{Op: "chmod", Path: name, Err: err}
 		}
 	}
-	return setTimes(dir, name, want)
-}
-
-func setTimes(dir int, name string, want *unix.Stat_t) error {
-	times := []unix.Timespec{want.Atim, want.Mtim}
-	err := restarted(func() error { return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW) })
-	if err != nil {
-		return &os.PathError{Op: "utimes", Path: name, Err: err}
-	}
-	return nil
+	return fsat.SetTimes(dir, name, want.Atim, want.Mtim)
 }
 
 // copied tells which extended attributes belong to the content: those of
@@ -94,7 +87,7 @@ func (c *copier) xattrs(dst, src int, name string) error {
 		if err != nil {
 			return sourceErr(c.xattrError("getxattr "+attr, name, err))
 		}
-		if err := restarted(func() error { return unix.Fsetxattr(dst, attr, value, 0) }); err != nil {
+		if err := fsat.Restart(func() error { return unix.Fsetxattr(dst, attr, value, 0) }); err != nil {
 			return c.xattrError("setxattr "+attr, name, err)
 		}
 	}
@@ -115,7 +108,7 @@ func sized(get func([]byte) (int, error)) ([]byte, error) {
 	buf := small[:]
 	for {
 		n := 0
-		err := restarted(func() (err error) { n, err = get(buf); return err })
+		err := fsat.Restart(func() (err error) { n, err = get(buf); return err })
 		if err == nil {
 			return buf[:n], nil
 		}

@@ -3,11 +3,14 @@ package tree
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // ChangedSince looks for something in the tree that changed at or after a time of
@@ -56,7 +59,7 @@ type seeker struct {
 // what it was.
 func (s *seeker) entry(ctx context.Context, l *level, e item) (*level, error) {
 	if e.kind == fs.ModeIrregular {
-		st, err := statNow(l.src, e.name)
+		st, err := fsat.LstatNow(l.src, e.name)
 		if err != nil {
 			return nil, found(err, l.join(e.name))
 		}
@@ -90,16 +93,11 @@ func (s *seeker) unreadable(l *level, err error) error { return found(err, l.pat
 
 // check one entry, or the directory itself where it has no name.
 func (s *seeker) check(dir int, entry, name string) error {
-	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_STATX_FORCE_SYNC
-	if entry == "" {
-		flags |= unix.AT_EMPTY_PATH
-	}
-	var st unix.Statx_t
-	err := restarted(func() error { return unix.Statx(dir, entry, flags, unix.STATX_CTIME, &st) })
+	changed, err := fsat.ChangeTime(dir, entry)
 	if err != nil {
-		return found(&os.PathError{Op: "statx", Path: name, Err: err}, name)
+		return found(fmt.Errorf("%s: %w", name, err), name)
 	}
-	if !time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)).Before(s.since) {
+	if !changed.Before(s.since) {
 		return &changeFound{name}
 	}
 	return nil
@@ -107,7 +105,7 @@ func (s *seeker) check(dir int, entry, name string) error {
 
 // found takes what is gone, or is no directory any more, for a change.
 func found(err error, name string) error {
-	if isGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+	if fsat.IsGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return &changeFound{name}
 	}
 	return err

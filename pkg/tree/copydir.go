@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // entry implements visitor. Directories take another goroutine when there is one to
@@ -43,7 +45,7 @@ func (c *copier) entry(ctx context.Context, l *level, e item) (down *level, err 
 
 // look asks the server what an entry is now.
 func (c *copier) look(l *level, name string) (fs.FileMode, error) {
-	st, err := statNow(l.src, name)
+	st, err := fsat.LstatNow(l.src, name)
 	if err != nil {
 		return 0, sourceError{err}
 	}
@@ -53,7 +55,7 @@ func (c *copier) look(l *level, name string) (fs.FileMode, error) {
 // unlessGone counts a name out that is not there any more.
 func (c *copier) unlessGone(l *level, err error) error {
 	var source sourceError
-	if c.Frozen || !errors.As(err, &source) || !isGone(err) {
+	if c.Frozen || !errors.As(err, &source) || !fsat.IsGone(err) {
 		return err
 	}
 	l.cut.Store(true)
@@ -67,7 +69,7 @@ func (c *copier) again(err error) bool {
 		return true
 	}
 	var source sourceError
-	return !c.Frozen && errors.As(err, &source) && isGone(err)
+	return !c.Frozen && errors.As(err, &source) && fsat.IsGone(err)
 }
 
 func (c *copier) directory(ctx context.Context, l *level, e item) (*level, error) {
@@ -110,7 +112,7 @@ func (c *copier) enter(l *level, e item) (down *level, err error) {
 	if err = e.make(func() error { return unix.Mkdirat(l.dst, e.name, 0o700) }); err != nil {
 		return nil, errors.Join(&os.PathError{Op: "mkdir", Path: down.path, Err: err}, down.close())
 	}
-	if down.dst, err = openAt(l.dst, e.name, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
+	if down.dst, err = fsat.Open(l.dst, e.name, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
 		return nil, errors.Join(err, down.close())
 	}
 	return down, nil
@@ -140,10 +142,10 @@ func (c *copier) leave(_ context.Context, l *level) error {
 		l.cut.Store(true)
 		l.incomplete = true
 	}
-	if l.cut.Load() && l.name == "" && !alive(l.src) {
+	if l.cut.Load() && l.name == "" && !l.alive() {
 		return sourceError{fmt.Errorf("the directory itself was removed: %w", fs.ErrNotExist)}
 	}
-	made, err := statFD(l.dst, l.path)
+	made, err := fsat.Stat(l.dst, l.path)
 	if err != nil {
 		return err
 	}
@@ -172,11 +174,11 @@ func (c *copier) left(ctx context.Context, above, l *level) error {
 // still tells whether what was missing in a directory was missing because somebody
 // removed that, and not because somebody put another directory in its place.
 func (c *copier) still(above, l *level) (bool, error) {
-	if l.incomplete || !alive(l.src) {
+	if l.incomplete || !l.alive() {
 		return false, nil
 	}
-	st, err := statNow(above.src, l.name)
-	if isGone(err) {
+	st, err := fsat.LstatNow(above.src, l.name)
+	if fsat.IsGone(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -201,7 +203,7 @@ func (c *copier) lost(ctx context.Context, above *level, f *frame) error {
 
 // removeAt removes what is in a directory of the target.
 func removeAt(ctx context.Context, dir int, name string, workers int) error {
-	fd, err := duplicate(uintptr(dir))
+	fd, err := fsat.Duplicate(dir)
 	if err != nil {
 		return err
 	}

@@ -9,23 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-func kindOf(mode uint32) fs.FileMode {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return 0
-	case unix.S_IFDIR:
-		return fs.ModeDir
-	case unix.S_IFLNK:
-		return fs.ModeSymlink
-	case unix.S_IFIFO:
-		return fs.ModeNamedPipe
-	case unix.S_IFSOCK:
-		return fs.ModeSocket
-	}
-	return fs.ModeDevice
-}
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+)
 
 // other copies an entry that is no directory, whatever it has become since it was
 // listed. If it has become a directory, that is left to the walk.
@@ -76,12 +62,12 @@ func (c *copier) copyAs(ctx context.Context, l *level, e item) (err error) {
 func (c *copier) file(ctx context.Context, l *level, e item) error {
 	name := e.name
 	// O_NONBLOCK, should it have become a fifo, which has no writer.
-	src, err := openAt(l.src, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	src, err := fsat.Open(l.src, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return c.openError(l, name, err)
 	}
 	defer unix.Close(src) //nolint:errcheck // only read
-	st, err := statFD(src, name)
+	st, err := fsat.Stat(src, name)
 	if err == nil {
 		err = c.step("opened", l.join(name))
 	}
@@ -120,7 +106,7 @@ func (c *copier) newFile(ctx context.Context, l *level, e item, src int, st *uni
 	if !e.fresh {
 		flags |= unix.O_EXCL // a name that is listed twice has its copy already
 	}
-	dst, err := openAt(l.dst, name, flags, st.Mode&permBits)
+	dst, err := fsat.Open(l.dst, name, flags, st.Mode&permBits)
 	if err != nil {
 		if errors.Is(err, fs.ErrExist) { // the client itself tells O_EXCL's own file
 			return errMet
@@ -138,7 +124,7 @@ func (c *copier) newFile(ctx context.Context, l *level, e item, src int, st *uni
 	var source sourceError
 	if errors.As(err, &source) {
 		t.count(-t.counted)
-		if rmErr := restarted(func() error { return unix.Unlinkat(l.dst, name, 0) }); rmErr != nil {
+		if rmErr := fsat.Unlink(l.dst, name); rmErr != nil {
 			return fmt.Errorf("remove %s: %w", l.join(name), rmErr)
 		}
 	}
@@ -154,7 +140,7 @@ const longCall = 5 * time.Second
 // told apart, EEXIST is an error.
 func (e item) make(do func() error) error {
 	began := time.Now()
-	err := restarted(do)
+	err := fsat.Restart(do)
 	switch {
 	case !errors.Is(err, fs.ErrExist):
 		return err
@@ -169,19 +155,19 @@ func (e item) make(do func() error) error {
 func (c *copier) symlink(l *level, e item) error {
 	name := e.name
 	// One descriptor for both, so that they are of the same symlink.
-	src, err := openAt(l.src, name, unix.O_PATH, 0)
+	src, err := fsat.Open(l.src, name, unix.O_PATH, 0)
 	if err != nil {
 		return sourceError{err}
 	}
 	defer unix.Close(src) //nolint:errcheck // only read
-	st, err := statFD(src, name)
+	st, err := fsat.Stat(src, name)
 	if err != nil {
 		return sourceError{err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return ErrChanged
 	}
-	target, err := readlinkAt(src, "")
+	target, err := fsat.Readlink(src, "")
 	if err != nil {
 		return sourceError{err}
 	}
@@ -194,7 +180,7 @@ func (c *copier) symlink(l *level, e item) error {
 // special makes a fifo or a socket anew. Neither has content.
 func (c *copier) special(l *level, e item) error {
 	name := e.name
-	st, err := statAt(l.src, name)
+	st, err := fsat.Lstat(l.src, name)
 	if err != nil {
 		return sourceError{err}
 	}

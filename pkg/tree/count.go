@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // Count returns what Copy would copy of the tree. It costs no more than listing
@@ -37,7 +39,7 @@ type counter struct {
 func (c *counter) entry(_ context.Context, l *level, e item) (*level, error) {
 	c.entries++
 	if e.kind == fs.ModeIrregular || e.kind.IsRegular() {
-		st, err := statAt(l.src, e.name)
+		st, err := fsat.Lstat(l.src, e.name)
 		if err != nil {
 			return nil, notGone(err)
 		}
@@ -56,7 +58,7 @@ func (c *counter) entry(_ context.Context, l *level, e item) (*level, error) {
 }
 
 func notGone(err error) error {
-	if isGone(err) {
+	if fsat.IsGone(err) {
 		return nil
 	}
 	return err

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 const (
@@ -37,7 +39,7 @@ type transfer struct {
 
 // fill makes the new file what the source is, which had these attributes.
 func (t *transfer) fill(ctx context.Context, want *unix.Stat_t) error {
-	made, err := statFD(t.dst, t.name)
+	made, err := fsat.Stat(t.dst, t.name)
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func (t *transfer) fill(ctx context.Context, want *unix.Stat_t) error {
 	if t.size > 0 {
 		// A full disk may show only here, and data written later would change the
 		// times. NFS writes on close in any case.
-		if err := restarted(func() error { return unix.Fsync(t.dst) }); err != nil {
+		if err := fsat.Restart(func() error { return unix.Fsync(t.dst) }); err != nil {
 			return &os.PathError{Op: "fsync", Path: t.name, Err: err}
 		}
 	}
@@ -88,7 +90,7 @@ func (t *transfer) data(ctx context.Context) error {
 	}
 	if t.sparse {
 		// What was cut off looks like a hole.
-		st, err := statFD(t.src, t.name)
+		st, err := fsat.Stat(t.src, t.name)
 		if err != nil {
 			return sourceError{err}
 		}
@@ -97,7 +99,7 @@ func (t *transfer) data(ctx context.Context) error {
 		}
 	}
 	if t.end < t.size {
-		if err := restarted(func() error { return unix.Ftruncate(t.dst, t.size) }); err != nil {
+		if err := fsat.Restart(func() error { return unix.Ftruncate(t.dst, t.size) }); err != nil {
 			return fmt.Errorf("extend %s: %w", t.name, err)
 		}
 	}
@@ -130,7 +132,7 @@ func (t *transfer) clone() (done bool, err error) {
 	if t.c.noClone.Load() {
 		return false, nil
 	}
-	err = restarted(func() error { return unix.IoctlFileClone(t.dst, t.src) })
+	err = fsat.Restart(func() error { return unix.IoctlFileClone(t.dst, t.src) })
 	switch {
 	case err == nil:
 		t.count(t.size)
@@ -192,7 +194,7 @@ func (t *transfer) byServer(ctx context.Context, off, to int64) (int64, error) {
 			return off, err
 		}
 		from, at, n := off, off, 0
-		err := restarted(func() (err error) {
+		err := fsat.Restart(func() (err error) {
 			n, err = unix.CopyFileRange(t.src, &from, t.dst, &at, int(min(to-off, serverCopyChunk)), 0)
 			return err
 		})
@@ -224,7 +226,7 @@ func (t *transfer) byHand(ctx context.Context, off, to int64) (int64, error) {
 			return off, err
 		}
 		n := 0
-		err = restarted(func() (err error) {
+		err = fsat.Restart(func() (err error) {
 			n, err = unix.Pread(t.src, buf[:min(to-off, bufferSize)], off)
 			return err
 		})
@@ -261,7 +263,7 @@ func zero(b []byte) bool {
 func writeAll(fd int, b []byte, off int64) error {
 	for len(b) > 0 {
 		n := 0
-		err := restarted(func() (err error) { n, err = unix.Pwrite(fd, b, off); return err })
+		err := fsat.Restart(func() (err error) { n, err = unix.Pwrite(fd, b, off); return err })
 		if err != nil {
 			return err
 		}

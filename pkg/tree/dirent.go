@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // listingBuffer is how much of a directory is read at a time.
@@ -50,7 +52,7 @@ func (l *listing) fill() error {
 		l.buf = make([]byte, listingBuffer)
 	}
 	var n int
-	err := restarted(func() (err error) {
+	err := fsat.Restart(func() (err error) {
 		n, err = unix.Getdents(l.fd, l.buf)
 		return err
 	})
@@ -68,6 +70,7 @@ func (l *listing) fill() error {
 // bytes, d_reclen of 2, d_type of 1, d_name up to its NUL.
 func (l *listing) parse() (dirent, bool) {
 	const reclenAt, typeAt, nameAt = 16, 18, 19
+	const typeShift = 12 // from DT_DIR to S_IFDIR, see DTTOIF in dirent.h
 	size := int(binary.NativeEndian.Uint16(l.left[reclenAt:]))
 	record := l.left[:size]
 	l.left = l.left[size:]
@@ -76,7 +79,7 @@ func (l *listing) parse() (dirent, bool) {
 		return dirent{}, false
 	}
 	return dirent{
-		name: string(name), kind: listedKind(record[typeAt]),
+		name: string(name), kind: kindOf(uint32(record[typeAt]) << typeShift),
 		next: int64(binary.NativeEndian.Uint64(record[8:])),
 	}, true
 }
@@ -85,7 +88,7 @@ func (l *listing) parse() (dirent, bool) {
 // listing of the same directory returned; 0 is the beginning.
 func (l *listing) seek(offset int64) error {
 	l.left = nil
-	err := restarted(func() error {
+	err := fsat.Restart(func() error {
 		_, err := unix.Seek(l.fd, offset, io.SeekStart)
 		return err
 	})
@@ -95,19 +98,21 @@ func (l *listing) seek(offset int64) error {
 	return nil
 }
 
-func listedKind(dType byte) fs.FileMode {
-	switch dType {
-	case unix.DT_REG:
+// kindOf returns the type bits of a mode as stat(2) returns it; fs.ModeIrregular if it
+// has none that is known.
+func kindOf(mode uint32) fs.FileMode {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
 		return 0
-	case unix.DT_DIR:
+	case unix.S_IFDIR:
 		return fs.ModeDir
-	case unix.DT_LNK:
+	case unix.S_IFLNK:
 		return fs.ModeSymlink
-	case unix.DT_FIFO:
+	case unix.S_IFIFO:
 		return fs.ModeNamedPipe
-	case unix.DT_SOCK:
+	case unix.S_IFSOCK:
 		return fs.ModeSocket
-	case unix.DT_CHR, unix.DT_BLK:
+	case unix.S_IFCHR, unix.S_IFBLK:
 		return fs.ModeDevice
 	}
 	return fs.ModeIrregular

@@ -11,6 +11,10 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // errUnsafe: the archive names something outside of the tree.
@@ -119,7 +123,7 @@ func (x *extractor) member(ctx context.Context, name string, h *tar.Header, cont
 		err = x.link(h.Linkname, parent, base)
 	case tar.TypeSymlink:
 		if err = parent.Symlink(h.Linkname, base); err == nil {
-			err = withDir(parent, func(dir int) error { return setAttributesAt(dir, base, headerStat(h)) })
+			err = fsat.WithFD(parent, func(dir int) error { return setAttributesAt(dir, base, headerStat(h)) })
 		}
 	case tar.TypeFifo:
 		err = x.fifo(parent, base, h)
@@ -145,9 +149,9 @@ func (x *extractor) file(ctx context.Context, parent *os.Root, name string, h *t
 		err = f.Sync()
 	}
 	if err == nil {
-		err = withDir(parent, func(dir int) error {
+		err = fsat.WithFD(parent, func(dir int) error {
 			fd := int(f.Fd())
-			made, err := statFD(fd, name)
+			made, err := fsat.Stat(fd, name)
 			if err != nil {
 				return err
 			}
@@ -185,27 +189,18 @@ func (x *extractor) link(target string, parent *os.Root, name string) error {
 		return err
 	}
 	defer from.Close()
-	return withDir(from, func(src int) error {
-		return withDir(parent, func(dst int) error { return linkAt(src, path.Base(target), dst, name) })
+	return fsat.WithFD(from, func(src int) error {
+		return fsat.WithFD(parent, func(dst int) error { return fsat.Link(src, path.Base(target), dst, name) })
 	})
 }
 
 func (x *extractor) fifo(parent *os.Root, name string, h *tar.Header) error {
-	return withDir(parent, func(dir int) error {
-		if err := mkfifoAt(dir, name); err != nil {
+	return fsat.WithFD(parent, func(dir int) error {
+		if err := fsat.Mkfifo(dir, name); err != nil {
 			return err
 		}
 		return setAttributesAt(dir, name, headerStat(h))
 	})
-}
-
-func withDir(root *os.Root, f func(fd int) error) error {
-	dir, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close() //nolint:errcheck // only read
-	return f(int(dir.Fd()))
 }
 
 func accessTime(h *tar.Header) time.Time {
@@ -213,4 +208,16 @@ func accessTime(h *tar.Header) time.Time {
 		return h.ModTime
 	}
 	return h.AccessTime
+}
+
+// headerStat is what a tar member says of itself.
+func headerStat(h *tar.Header) *unix.Stat_t {
+	kind := uint32(0)
+	if h.Typeflag == tar.TypeSymlink {
+		kind = unix.S_IFLNK
+	}
+	return &unix.Stat_t{
+		Mode: kind | uint32(h.Mode)&(permBits|specialBits), Uid: uint32(h.Uid), Gid: uint32(h.Gid),
+		Atim: unix.NsecToTimespec(accessTime(h).UnixNano()), Mtim: unix.NsecToTimespec(h.ModTime.UnixNano()),
+	}
 }

@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 type wayDir struct {
@@ -51,7 +54,7 @@ func (x *extractor) open(name string, visit func(dir *os.Root, name string, dept
 	}
 	at := ""
 	for part := range strings.SplitSeq(name, "/") {
-		next, made, err := enter(dir, part)
+		next, made, err := enterOrMake(dir, part)
 		dir.Close()
 		if err != nil {
 			return nil, err
@@ -65,25 +68,21 @@ func (x *extractor) open(name string, visit func(dir *os.Root, name string, dept
 	return dir, nil
 }
 
-func enter(dir *os.Root, name string) (next *os.Root, made bool, err error) {
+func enterOrMake(dir *os.Root, name string) (next *os.Root, made bool, err error) {
 	err = dir.Mkdir(name, 0o700)
 	if made = err == nil; err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, false, err
 	}
-	info, err := dir.Lstat(name)
-	if err != nil {
-		return nil, false, err
+	next, err = fsat.Enter(dir, name)
+	if errors.Is(err, volume.ErrOwned) {
+		err = fmt.Errorf("%w: %s is not a directory", errUnsafe, name)
 	}
-	if !info.IsDir() {
-		return nil, false, fmt.Errorf("%w: %s is not a directory", errUnsafe, name)
-	}
-	next, err = dir.OpenRoot(name)
 	return next, made, err
 }
 
 func statRoot(dir *os.Root) (st unix.Stat_t, err error) {
-	err = withDir(dir, func(fd int) error {
-		st, err = statFD(fd, dir.Name())
+	err = fsat.WithFD(dir, func(fd int) error {
+		st, err = fsat.Stat(fd, dir.Name())
 		return err
 	})
 	return st, err
@@ -124,8 +123,8 @@ func (x *extractor) finish(d wayDir) error {
 		return err
 	}
 	defer dir.Close()
-	return withDir(dir, func(fd int) error {
-		made, err := statFD(fd, d.name)
+	return fsat.WithFD(dir, func(fd int) error {
+		made, err := fsat.Stat(fd, d.name)
 		if err != nil {
 			return err
 		}

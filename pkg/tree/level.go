@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // maxTries bounds how often a name is looked up again because something else was
@@ -30,12 +32,6 @@ func sourceErr(err error) error {
 		return nil
 	}
 	return sourceError{err}
-}
-
-// isGone tells whether an entry went away: NFS says ESTALE when that happened
-// after it was opened.
-func isGone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESTALE)
 }
 
 // level is a directory on the way from the top of a walk to where it is. It is open.
@@ -71,12 +67,12 @@ type level struct {
 func openTop(from, to *os.Root) (*level, error) {
 	l := &level{path: ".", descriptors: descriptors{-1, -1}}
 	var err error
-	if l.src, err = openRoot(from); err != nil {
+	if l.src, err = fsat.OpenRoot(from); err != nil {
 		return nil, sourceError{err}
 	}
 	l.entries.fd = l.src
-	if l.want, err = statFD(l.src, "."); err == nil && to != nil {
-		l.dst, err = openRoot(to)
+	if l.want, err = fsat.Stat(l.src, "."); err == nil && to != nil {
+		l.dst, err = fsat.OpenRoot(to)
 	}
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(l.src))
@@ -87,12 +83,12 @@ func openTop(from, to *os.Root) (*level, error) {
 
 // openLevel opens a directory of the level above, and no copy of it.
 func openLevel(above *level, name string) (*level, error) {
-	src, err := openAt(above.src, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	src, err := fsat.Open(above.src, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
 	l := &level{name: name, path: above.join(name), descriptors: descriptors{src, -1}, entries: listing{fd: src}}
-	if l.want, err = statFD(src, l.path); err != nil {
+	if l.want, err = fsat.Stat(src, l.path); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
 	l.id = identityOf(&l.want)
@@ -149,6 +145,13 @@ func (l *level) nextItem() (item, error) {
 	l.resumed = false
 	l.next, l.seen = e.next, l.seen+1
 	return item{name: e.name, kind: e.kind}, nil
+}
+
+// alive reports whether the directory has not been removed; false if the server does
+// not say.
+func (l *level) alive() bool {
+	there, _ := fsat.Exists(l.src)
+	return there
 }
 
 func (l *level) close() error {

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // maxKnown bounds what is kept in memory of files with several names.
@@ -105,7 +107,7 @@ func (c *copier) linkOrFile(ctx context.Context, l *level, e item, src int, st *
 	}
 	known, maybe := c.links.met(s)
 	if maybe {
-		err := e.make(func() error { return linkAt(dir, s.name(), l.dst, e.name) })
+		err := e.make(func() error { return fsat.Link(dir, s.name(), l.dst, e.name) })
 		switch {
 		case err == nil, errors.Is(err, errMet):
 			return err
@@ -128,11 +130,11 @@ func (c *copier) linkOrFile(ctx context.Context, l *level, e item, src int, st *
 // noteLink puts the copy where further names are linked from, instead of one that has
 // as many names as it can have.
 func (c *copier) noteLink(l *level, name string, dir int, s fileState) error {
-	err := linkAt(l.dst, name, dir, s.name())
+	err := fsat.Link(l.dst, name, dir, s.name())
 	if errors.Is(err, fs.ErrExist) {
-		err = restarted(func() error { return unix.Unlinkat(dir, s.name(), 0) })
+		err = fsat.Unlink(dir, s.name())
 		if err == nil {
-			err = linkAt(l.dst, name, dir, s.name())
+			err = fsat.Link(l.dst, name, dir, s.name())
 		}
 	}
 	if err != nil && !noLink(err) {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // Removal removes trees that others may still change. Its memory and descriptors
@@ -91,7 +93,7 @@ func (r Removal) run(ctx context.Context, name string, in *os.File, do func(cont
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	w := &remover{Removal: r, fail: stop, slots: make(chan struct{}, max(r.Workers-1, 0))}
-	st, err := statFD(int(in.Fd()), in.Name())
+	st, err := fsat.Stat(int(in.Fd()), in.Name())
 	if err != nil {
 		return 0, err
 	}

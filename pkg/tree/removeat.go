@@ -3,12 +3,13 @@ package tree
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 //nolint:gochecknoglobals // a pool is shared by all
@@ -26,14 +27,14 @@ const pieceSize = 16 << 10
 func (w *remover) open(d *directory, name string) (*directory, error) {
 	fd := -1
 	err := d.allowed(name, func() (err error) {
-		fd, err = openAt(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+		fd, err = fsat.Open(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	sub := &directory{fd: fd, name: name, up: d, depth: d.depth + 1}
-	st, err := statFD(fd, name)
+	st, err := fsat.Stat(fd, name)
 	if err == nil && st.Dev != w.dev {
 		err = ErrMountPoint
 	}
@@ -61,7 +62,7 @@ func (w *remover) unlink(ctx context.Context, d *directory, name string, flags i
 		return false, nil
 	}
 	err = d.allowed("", func() error {
-		return restarted(func() error { return unix.Unlinkat(d.fd, name, flags) })
+		return fsat.Restart(func() error { return unix.Unlinkat(d.fd, name, flags) })
 	})
 	switch {
 	case err == nil:
@@ -86,7 +87,7 @@ func (w *remover) move(ctx context.Context, d *directory, name string) error {
 	to := b.nameOf(b.moved)
 	err := d.allowed(name, func() error {
 		return b.dir.allowed("", func() error {
-			return restarted(func() error { return unix.Renameat(d.fd, name, b.dir.fd, to) })
+			return fsat.Restart(func() error { return unix.Renameat(d.fd, name, b.dir.fd, to) })
 		})
 	})
 	if err != nil {
@@ -120,7 +121,7 @@ func (d *directory) unlock() bool {
 		if d.base == nil {
 			return
 		}
-		st, err := statFD(d.fd, d.name)
+		st, err := fsat.Stat(d.fd, d.name)
 		d.unlocked = err == nil && st.Mode&ownerAll != ownerAll && unix.Fchmod(d.fd, st.Mode&modeBits|ownerAll) == nil
 	})
 	return d.unlocked
@@ -128,17 +129,16 @@ func (d *directory) unlock() bool {
 
 // unlockAt lets the owner use a directory that it may not even open.
 func unlockAt(dir int, name string) error {
-	fd, err := openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	fd, err := fsat.Open(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // only a name
-	st, err := statFD(fd, name)
+	st, err := fsat.Stat(fd, name)
 	if err != nil || st.Mode&ownerAll == ownerAll {
 		return errors.Join(err, fs.ErrPermission)
 	}
-	// fchmod(2) takes no O_PATH descriptor, and fchmodat2(2) is of Linux 6.6.
-	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), st.Mode&modeBits|ownerAll)
+	return fsat.Chmod(fd, name, st.Mode&modeBits|ownerAll)
 }
 
 const (

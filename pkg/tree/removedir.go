@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 const (
@@ -82,7 +84,7 @@ func (d *directory) gone() bool {
 	if d.up == nil {
 		return false
 	}
-	st, err := statNow(d.up.fd, d.name)
+	st, err := fsat.LstatNow(d.up.fd, d.name)
 	if errors.Is(err, unix.ESTALE) {
 		return d.up.gone()
 	}

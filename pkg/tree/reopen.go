@@ -6,6 +6,8 @@ import (
 	"path"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // movedError: another directory is where this one was.
@@ -45,12 +47,12 @@ type descriptors struct{ src, dst int }
 // the one that it is to be.
 func (d descriptors) open(src, dst string, want identity) (descriptors, error) {
 	opened := descriptors{-1, -1}
-	fd, err := openAt(d.src, src, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := fsat.Open(d.src, src, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return opened, sourceError{err}
 	}
 	opened.src = fd
-	st, err := statFD(fd, src)
+	st, err := fsat.Stat(fd, src)
 	if err == nil && identityOf(&st) != want {
 		err = &movedError{src}
 	}
@@ -58,7 +60,7 @@ func (d descriptors) open(src, dst string, want identity) (descriptors, error) {
 		return opened, errors.Join(sourceError{err}, opened.close())
 	}
 	if d.dst >= 0 {
-		if opened.dst, err = openAt(d.dst, dst, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
+		if opened.dst, err = fsat.Open(d.dst, dst, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
 			return opened, errors.Join(err, opened.close())
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // scratch is the directory of CopyOptions.Scratch, made when it is needed first.
@@ -27,7 +29,7 @@ func (s *scratch) open() error {
 	if err != nil {
 		return err
 	}
-	if s.fd, err = openRoot(root); err != nil {
+	if s.fd, err = fsat.OpenRoot(root); err != nil {
 		root.Close()
 		return err
 	}

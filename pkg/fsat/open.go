@@ -1,0 +1,125 @@
+// Package fsat has the calls of the openat(2) family that follow no symlink: each
+// takes an open directory and one name in it, so that nothing put in an entry's
+// place can lead elsewhere. Errors are those of package os. Use os.Root where a
+// path may have symlinks, or where a round trip more does not matter.
+package fsat
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Restart calls f again while a signal interrupts it. NFS waits for its server
+// uninterrupted but for kill -9; other file systems may not.
+func Restart(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// IsGone reports whether the error says that an entry has been removed: NFS returns
+// ESTALE for what was removed while it was open.
+func IsGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESTALE) }
+
+// Open opens an entry of a directory. O_NOFOLLOW and O_CLOEXEC are always set.
+func Open(dir int, name string, flags int, perm uint32) (fd int, err error) {
+	if fd, err = open(dir, name, flags, perm); err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return fd, nil
+}
+
+func open(dir int, name string, flags int, perm uint32) (fd int, err error) {
+	err = Restart(func() error {
+		fd, err = unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
+		return err
+	})
+	return fd, err
+}
+
+// OpenBeneath opens a path below a directory one component after the other: an NFS
+// client asks the server about a directory that it opens, but passes one that it has
+// in its cache, even if another client has since replaced it.
+func OpenBeneath(dir int, name string, flags int) (fd int, err error) {
+	if !filepath.IsLocal(name) {
+		return -1, &os.PathError{Op: "open", Path: name, Err: unix.EXDEV}
+	}
+	at := dir
+	parents, last := path.Split(name)
+	for parent := range strings.FieldsFuncSeq(parents, func(r rune) bool { return r == '/' }) {
+		next, err := open(at, parent, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if at != dir {
+			err = errors.Join(err, unix.Close(at))
+		}
+		if err != nil {
+			return -1, &os.PathError{Op: "open", Path: name, Err: err}
+		}
+		at = next
+	}
+	fd, err = open(at, last, flags, 0)
+	if at != dir {
+		err = errors.Join(err, unix.Close(at))
+	}
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return fd, nil
+}
+
+// ReadFile reads a whole file, by its path below a directory.
+func ReadFile(dir int, name string) ([]byte, error) {
+	// O_NONBLOCK: a fifo in the file's place must not make it wait for a writer.
+	fd, err := OpenBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // only read
+	b := make([]byte, 0, 4096)
+	for {
+		n := 0
+		err := Restart(func() (err error) { n, err = unix.Read(fd, b[len(b):cap(b)]); return err })
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: name, Err: err}
+		}
+		b = b[:len(b)+n]
+		if len(b) < cap(b) {
+			return b, nil // a short read: the end
+		}
+		b = append(b, 0)[:len(b)]
+	}
+}
+
+// WithFD runs do with a descriptor of the directory.
+func WithFD(dir *os.Root, do func(fd int) error) error {
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(int(f.Fd())), f.Close())
+}
+
+// OpenRoot returns a descriptor of the directory, which the caller closes.
+func OpenRoot(root *os.Root) (fd int, err error) {
+	err = WithFD(root, func(dir int) error {
+		fd, err = Duplicate(dir)
+		return err
+	})
+	return fd, err
+}
+
+// Duplicate returns another descriptor of what is open, which the caller closes.
+func Duplicate(fd int) (int, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+	}
+	return dup, nil
+}
