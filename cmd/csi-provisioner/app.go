@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/observe"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -99,7 +100,7 @@ func (a *App) provision(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = driver.Close() }()
-	name := driver.Facts().Name
+	name := driver.Capabilities().DriverName
 	logger.Info("CSI driver is ready", "driver", name, "address", a.config.CSIAddress)
 
 	p, err := a.provisioner(driver)
@@ -123,50 +124,52 @@ func (a *App) provision(ctx context.Context) error {
 // connect waits for the driver. Its metrics depend on its name, as those of the
 // external-provisioner do: only a driver that has taken over the volumes of an
 // in-tree plugin has the label for them.
-func (a *App) connect(ctx context.Context) (*provisioner.Driver, error) {
-	config := provisioner.DriverConfig{
-		Address: a.config.CSIAddress,
-		Timeout: a.config.Timeout,
-		OwnNode: a.config.Node.Enabled,
-		Metrics: a.telemetry.calls,
+func (a *App) connect(ctx context.Context) (*csiclient.Client, error) {
+	config := csiclient.Config{
+		Address:      a.config.CSIAddress,
+		Timeout:      a.config.Timeout,
+		NodeTopology: a.config.Node.Enabled,
+		Metrics:      a.telemetry.calls,
 	}
-	driver, err := provisioner.ConnectDriver(ctx, config)
+	driver, err := csiclient.Connect(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	name := driver.Facts().Name
-	if plan.NewMigration(name) == nil {
+	name := driver.Capabilities().DriverName
+	if plan.NewMigration(name).IsZero() {
 		config.Metrics.SetDriverName(name)
 		return driver, nil
 	}
 	_ = driver.Close()
 	config.Metrics = a.telemetry.migratedCalls
 	config.Metrics.SetDriverName(name)
-	return provisioner.ConnectDriver(ctx, config)
+	return csiclient.Connect(ctx, config)
 }
 
-func (a *App) provisioner(driver *provisioner.Driver) (*provisioner.Provisioner, error) {
+func (a *App) provisioner(driver *csiclient.Client) (*provisioner.Provisioner, error) {
 	return provisioner.New(provisioner.Config{
-		Client:                a.clients.work,
-		Dynamic:               a.clients.dynamic,
-		Driver:                driver,
-		Metrics:               a.telemetry.library,
-		Naming:                a.naming,
-		Identity:              newIdentity(driver.Facts().Name),
-		DefaultFSType:         a.config.DefaultFSType,
-		ExtraCreateMetadata:   a.config.ExtraCreateMetadata,
-		ReadOnlyPublish:       a.config.ReadOnlyPublish,
-		PreventModeConversion: a.config.PreventModeConversion,
-		CrossNamespaceSources: a.config.Features.CrossNamespaceVolumeDataSource,
-		AttributesClasses:     a.config.Features.VolumeAttributesClass,
-		JournalNamespace:      a.config.LeaderElection.namespace(),
-		JournalName:           a.config.Node.journalOf(driver.Facts().Name),
-		ProtectionWorkers:     a.config.CloningThreads,
-		OrphanSweepInterval:   a.config.OrphanSweepInterval,
-		RetryMin:              a.config.RetryIntervalStart,
-		RetryMax:              a.config.RetryIntervalMax,
-		Workers:               a.config.WorkerThreads,
-		DrainTimeout:          a.config.ShutdownTimeout,
+		Client:  a.clients.work,
+		Dynamic: a.clients.dynamic,
+		Driver:  driver,
+		Metrics: a.telemetry.library,
+		Naming:  a.naming,
+		Options: plan.Options{
+			Identity:              newIdentity(driver.Capabilities().DriverName),
+			DefaultFSType:         a.config.DefaultFSType,
+			ExtraCreateMetadata:   a.config.ExtraCreateMetadata,
+			ReadOnlyPublish:       a.config.ReadOnlyPublish,
+			PreventModeConversion: a.config.PreventModeConversion,
+			CrossNamespaceSources: a.config.Features.CrossNamespaceVolumeDataSource,
+			AttributesClasses:     a.config.Features.VolumeAttributesClass,
+		},
+		JournalNamespace:    a.config.LeaderElection.namespace(),
+		JournalName:         a.config.Node.journalOf(driver.Capabilities().DriverName),
+		ProtectionWorkers:   a.config.CloningThreads,
+		OrphanSweepInterval: a.config.OrphanSweepInterval,
+		RetryMin:            a.config.RetryIntervalStart,
+		RetryMax:            a.config.RetryIntervalMax,
+		Workers:             a.config.WorkerThreads,
+		DrainTimeout:        a.config.ShutdownTimeout,
 		Topology: provisioner.Topology{
 			Enabled:   a.config.Features.Topology,
 			Strict:    a.config.StrictTopology,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/capacity"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 )
 
 // CapacityConfig is the flags' of the same names.
@@ -69,14 +70,14 @@ func (c CapacityConfig) validate() error {
 }
 
 // publisher is nil unless asked for.
-func (a *App) publisher(ctx context.Context, driver *provisioner.Driver) (*capacity.Publisher, error) {
+func (a *App) publisher(ctx context.Context, driver *csiclient.Client) (*capacity.Publisher, error) {
 	c := a.config.Capacity
 	if !c.Enabled {
 		return nil, nil
 	}
-	facts := driver.Facts()
-	if !facts.Capacity {
-		return nil, fmt.Errorf("--enable-capacity: CSI driver %s does not declare GET_CAPACITY", facts.Name)
+	capabilities := driver.Capabilities()
+	if !capabilities.Capacity {
+		return nil, fmt.Errorf("--enable-capacity: CSI driver %s does not declare GET_CAPACITY", capabilities.DriverName)
 	}
 	config, err := a.config.restConfig()
 	if err != nil {
@@ -99,18 +100,16 @@ func (a *App) publisher(ctx context.Context, driver *provisioner.Driver) (*capac
 	settings := capacity.Config{
 		Client:       client,
 		Driver:       driver,
-		DriverName:   facts.Name,
+		DriverName:   capabilities.DriverName,
 		Namespace:    c.Namespace,
 		Owners:       owners,
-		Topology:     facts.Topology && a.config.Features.Topology,
+		Topology:     capabilities.Topology && a.config.Features.Topology,
+		Node:         a.node(driver),
 		Immediate:    c.Immediate,
 		PollInterval: c.PollInterval,
 		Threads:      c.Threads,
 		RetryMin:     a.config.RetryIntervalStart,
 		RetryMax:     a.config.RetryIntervalMax,
-	}
-	if node := a.node(driver); node != nil {
-		settings.Node, settings.Segment = node.Name, node.Segment
 	}
 	publisher, err := capacity.New(settings)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -55,15 +55,15 @@ func (c NodeConfig) validate(leaderElection bool, features Features) error {
 	return nil
 }
 
-// node is nil without --node-deployment.
-func (a *App) node(driver *provisioner.Driver) *plan.Node {
+// node is zero without --node-deployment.
+func (a *App) node(driver *csiclient.Client) plan.Node {
 	c := a.config.Node
 	if !c.Enabled {
-		return nil
+		return plan.Node{}
 	}
-	return &plan.Node{
+	return plan.Node{
 		Name:      c.Name,
-		Segment:   driver.Facts().Place.GetSegments(),
+		Segment:   driver.Capabilities().NodeTopology.GetSegments(),
 		Immediate: c.Immediate,
 	}
 }

@@ -41,9 +41,8 @@ type Config struct {
 	// Topology of the driver: with it there is a figure for each segment that a
 	// node is in, without it one for the whole cluster.
 	Topology bool
-	// Node is empty, or the only node that the driver serves, with its Segment.
-	Node    string
-	Segment plan.Segment
+	// Node that the driver serves, zero for the whole cluster.
+	Node plan.Node
 	// Immediate publishes also for classes whose claims are bound at once.
 	Immediate bool
 
@@ -88,8 +87,8 @@ func New(config Config) (*Publisher, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryMin, config.RetryMax),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "csistoragecapacity"}),
 	}
-	if config.Node != "" {
-		p.manager = managerOf(config.Node)
+	if !config.Node.IsZero() {
+		p.manager = managerOf(config.Node.Name)
 	}
 	p.own = informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod,
 		informers.WithNamespace(config.Namespace), informers.WithTransform(trim),

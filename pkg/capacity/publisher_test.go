@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 func TestPublishedForTheWholeCluster(t *testing.T) {
@@ -89,7 +91,7 @@ func TestPublishedForOneNode(t *testing.T) {
 		return published
 	}
 	w := newWorldOf(t, &driver{rooms: map[string]int64{"a": 7}}, func(c *Config) {
-		c.Topology, c.Node, c.Segment = true, "n-a", segment
+		c.Topology, c.Node = true, plan.Node{Name: "n-a", Segment: segment}
 	}, append(zoned("n-b", "b"), late(), managed("of-all", managedBy), managed("of-n-b", managerOf("n-b")), managed("spare", managerOf("n-a")), managed("own", managerOf("n-a")))...)
 	w.awaitMetrics(map[string]float64{
 		"csistoragecapacities_desired_goal":    1,

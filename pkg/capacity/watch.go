@@ -13,8 +13,8 @@ func (p *Publisher) whereNodesAre() func() ([]plan.Segment, error) {
 	switch {
 	case !p.config.Topology:
 		return func() ([]plan.Segment, error) { return []plan.Segment{{}}, nil }
-	case p.config.Node != "":
-		return func() ([]plan.Segment, error) { return []plan.Segment{p.config.Segment}, nil }
+	case !p.config.Node.IsZero():
+		return func() ([]plan.Segment, error) { return []plan.Segment{p.config.Node.Segment}, nil }
 	}
 	nodes := p.factory.Core().V1().Nodes().Lister()
 	csiNodes := p.factory.Storage().V1().CSINodes().Lister()
@@ -48,7 +48,7 @@ func (p *Publisher) watch() error {
 		p.factory.Storage().V1().StorageClasses().Informer(),
 		p.own.Storage().V1().CSIStorageCapacities().Informer(),
 	}
-	if p.config.Topology && p.config.Node == "" {
+	if p.config.Topology && p.config.Node.IsZero() {
 		watched = append(watched, p.factory.Core().V1().Nodes().Informer(), p.factory.Storage().V1().CSINodes().Informer())
 	}
 	for _, informer := range watched {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
 
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -24,25 +25,13 @@ type Config struct {
 	Client kubernetes.Interface
 	// Dynamic is for what volumes are filled from: APIs that may not be there.
 	Dynamic dynamic.Interface
-	Driver  *Driver
+	Driver  *csiclient.Client
 	// Metrics of the library; the caller registers them.
 	Metrics metrics.Metrics
 	// Naming of volumes.
 	Naming plan.Naming
-	// Identity is kept in every volume made, to tell who made it.
-	Identity string
-
-	// DefaultFSType, ExtraCreateMetadata and ReadOnlyPublish are as in plan.Options.
-	DefaultFSType       string
-	ExtraCreateMetadata bool
-	ReadOnlyPublish     bool
-
-	// PreventModeConversion refuses to restore a snapshot to the other volume
-	// mode, unless its content allows it.
-	PreventModeConversion bool
-	// CrossNamespaceSources and AttributesClasses are feature gates.
-	CrossNamespaceSources bool
-	AttributesClasses     bool
+	// Options of every volume; Options.Driver is read from Driver for each claim.
+	Options plan.Options
 
 	// JournalNamespace and JournalName are of the ConfigMap that has the volumes
 	// in the making. No other provisioner may use it.
@@ -54,9 +43,9 @@ type Config struct {
 
 	// Topology of drivers that have one.
 	Topology Topology
-	// Node is the only one to work for, where each node has a provisioner; nil for
-	// all nodes. It needs Topology.
-	Node *plan.Node
+	// Node to serve, where each node has a provisioner; zero for the whole cluster.
+	// It needs Topology.
+	Node plan.Node
 	// ContestMin and ContestMax bound how long Node waits, for a random part of it,
 	// before it takes a claim that no scheduler places.
 	ContestMin, ContestMax time.Duration
@@ -89,9 +78,8 @@ type Provisioner struct {
 	unsaved    unsaved
 	metrics    journalMetrics
 	// places is nil for a driver without topology, and of a single node.
-	places *places
-	// migration is nil for a driver that has taken over no in-tree plugin's volumes.
-	migration *plan.Migration
+	places    *places
+	migration plan.Migration
 	// attachments are nil for a driver that does not attach volumes.
 	attachments *attachments
 }
@@ -113,13 +101,13 @@ func New(config Config) (*Provisioner, error) {
 		volumes:   factory.Core().V1().PersistentVolumes().Lister(),
 		sources:   sources{client: config.Dynamic},
 		retries:   backOff[string](config),
-		migration: plan.NewMigration(config.Driver.Facts().Name),
+		migration: plan.NewMigration(config.Driver.Capabilities().DriverName),
 		metrics:   newJournalMetrics(),
 	}
-	if config.Topology.Enabled && config.Driver.Facts().Topology && config.Node == nil {
+	if config.Topology.Enabled && config.Driver.Capabilities().Topology && config.Node.IsZero() {
 		p.places = newPlaces(factory)
 	}
-	if config.Driver.Facts().Attaches {
+	if config.Driver.Capabilities().Attach {
 		p.attachments = newAttachments(factory)
 	}
 	var err error
@@ -155,9 +143,9 @@ func (c Config) validate() error {
 
 func (c Config) validateNode() error {
 	switch {
-	case c.Node == nil:
+	case c.Node.IsZero() && len(c.Node.Segment) == 0:
 		return nil
-	case !c.Topology.Enabled || !c.Driver.Facts().Topology:
+	case !c.Topology.Enabled || !c.Driver.Capabilities().Topology:
 		return errors.New("volumes of a single node, without topology that says where they are")
 	case c.Node.Name == "" || len(c.Node.Segment) == 0:
 		return errors.New("a node without name or topology segment")

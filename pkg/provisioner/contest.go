@@ -122,7 +122,7 @@ func (c *contest) try(ctx context.Context, key string) (again bool, err error) {
 	if err == nil {
 		class, _, err = c.migration.Class(klog.FromContext(ctx), class)
 	}
-	if err != nil || c.config.Node.Share(claim, class) != plan.ShareOpen {
+	if err != nil || c.config.Node.Assignment(claim, class) != plan.Unassigned {
 		return false, err
 	}
 	if !c.reaches(claim) {
@@ -138,7 +138,7 @@ func (c *contest) try(ctx context.Context, key string) (again bool, err error) {
 // is known: a clone is made where its source is.
 func (c *contest) reaches(claim *corev1.PersistentVolumeClaim) bool {
 	origin, _ := plan.ClaimOriginOf(claim)
-	if origin == nil || origin.Kind != plan.ClaimOrigin {
+	if origin.Kind != plan.ClaimOrigin {
 		return true
 	}
 	source, err := c.claims.PersistentVolumeClaims(origin.Namespace).Get(origin.Name)
@@ -151,7 +151,7 @@ func (c *contest) reaches(claim *corev1.PersistentVolumeClaim) bool {
 
 // fits asks the driver, if it can tell.
 func (c *contest) fits(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (bool, error) {
-	if !c.config.Driver.Facts().Capacity {
+	if !c.config.Driver.Capabilities().Capacity {
 		return true, nil
 	}
 	parsed, err := plan.ParseClass(class.Parameters)

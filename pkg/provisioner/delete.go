@@ -25,7 +25,7 @@ func (p *Provisioner) remove(ctx context.Context, volume *corev1.PersistentVolum
 		return err
 	}
 	source := volume.Spec.CSI
-	driver := p.config.Driver.Facts().Name
+	driver := p.config.Driver.Capabilities().DriverName
 	if source == nil || source.Driver != driver {
 		return &controller.IgnoredError{Reason: "it is not a volume of CSI driver " + driver}
 	}

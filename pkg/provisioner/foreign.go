@@ -11,7 +11,7 @@ import (
 
 // wants tells whether the driver is to make the claim's volume.
 func (p *Provisioner) wants(claim *corev1.PersistentVolumeClaim) bool {
-	return p.migration.Wants(claim, p.config.Driver.Facts().Name)
+	return p.migration.Wants(claim, p.config.Driver.Capabilities().DriverName)
 }
 
 // foreign tells whether an origin is known to be another driver's. Its provisioner
@@ -35,7 +35,7 @@ func (p *Provisioner) foreignSnapshot(ctx context.Context, origin plan.Origin) (
 		return false, err
 	}
 	content, err := p.sources.snapshotContent(ctx, snapshot.ContentName())
-	return err == nil && content.Spec.Driver != p.config.Driver.Facts().Name, err
+	return err == nil && content.Spec.Driver != p.config.Driver.Capabilities().DriverName, err
 }
 
 func (p *Provisioner) foreignClaim(origin plan.Origin) (bool, error) {
@@ -49,5 +49,5 @@ func (p *Provisioner) foreignClaim(origin plan.Origin) (bool, error) {
 	}
 	// Of one that is not CSI's only the driver that has taken over its plugin clones.
 	source := p.asCSI(volume).Spec.CSI
-	return source == nil || source.Driver != p.config.Driver.Facts().Name, nil
+	return source == nil || source.Driver != p.config.Driver.Capabilities().DriverName, nil
 }

@@ -35,10 +35,10 @@ func (s *session) gatherOrigin(ctx context.Context, creation *plan.Creation, cla
 		s.events.Event(claim, corev1.EventTypeNormal, "Provisioning", "Waiting for the program that fills volumes from the claim's data source")
 		return &controller.IgnoredError{Reason: "another program fills the claim's volume"}
 	}
-	if origin == nil {
+	if origin.IsZero() {
 		return nil
 	}
-	if err := plan.CheckOrigin(*origin, claim, s.abilities()); err != nil {
+	if err := plan.CheckOrigin(origin, claim, s.planOptions()); err != nil {
 		return err
 	}
 	if origin.Namespace != claim.Namespace {
@@ -46,15 +46,15 @@ func (s *session) gatherOrigin(ctx context.Context, creation *plan.Creation, cla
 		if err != nil {
 			return err
 		}
-		if err := plan.CheckGrants(*origin, claim, grants); err != nil {
+		if err := plan.CheckGrants(origin, claim, grants); err != nil {
 			return err
 		}
 	}
-	content, err := s.content(ctx, *origin, claim)
+	content, err := s.content(ctx, origin, claim)
 	if err != nil {
 		return err
 	}
-	creation.Fill(*origin, content)
+	creation.Fill(origin, content)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (s *session) content(ctx context.Context, origin plan.Origin, claim *corev1
 	if err != nil {
 		return nil, err
 	}
-	return plan.RestoreContent(claim, snapshot, content, s.config.Driver.Facts().Name, s.config.PreventModeConversion)
+	return plan.RestoreContent(claim, snapshot, content, s.planOptions())
 }
 
 func (s *session) cloneContent(ctx context.Context, origin plan.Origin, claim *corev1.PersistentVolumeClaim) (*csi.VolumeContentSource, error) {
@@ -91,12 +91,12 @@ func (s *session) cloneContent(ctx context.Context, origin plan.Origin, claim *c
 	if volume != nil {
 		volume = s.asCSI(volume)
 	}
-	return plan.CloneContent(claim, source, volume, s.abilities())
+	return plan.CloneContent(claim, source, volume, s.config.Driver.Capabilities().DriverName)
 }
 
 // gatherAttributes reads the class when it is needed: few claims name one.
 func (s *session) gatherAttributes(ctx context.Context, creation *plan.Creation, name string) error {
-	if err := plan.CheckAttributes(name, s.abilities()); err != nil {
+	if err := plan.CheckAttributes(name, s.planOptions()); err != nil {
 		return err
 	}
 	class, err := s.client.StorageV1().VolumeAttributesClasses().Get(ctx, name, metav1.GetOptions{})
@@ -104,16 +104,4 @@ func (s *session) gatherAttributes(ctx context.Context, creation *plan.Creation,
 		return fmt.Errorf("read VolumeAttributesClass %s: %w", name, err)
 	}
 	return creation.Modify(class)
-}
-
-func (p *Provisioner) abilities() plan.Abilities {
-	facts := p.config.Driver.Facts()
-	return plan.Abilities{
-		Name:           facts.Name,
-		Snapshots:      facts.Snapshots,
-		Clones:         facts.Clones,
-		Modify:         facts.Modify,
-		CrossNamespace: p.config.CrossNamespaceSources,
-		Attributes:     p.config.AttributesClasses,
-	}
 }

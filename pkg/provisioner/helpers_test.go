@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
 
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -89,19 +90,17 @@ func (w *world) configure(change func(*Config)) {
 		t.Fatal(err)
 	}
 	config := Config{
-		Client:   w.client,
-		Dynamic:  w.dynamic,
-		Driver:   connect(t, w.socket),
-		Metrics:  metrics.New("controller"),
-		Naming:   naming,
-		Identity: "17-" + driverName,
+		Client:  w.client,
+		Dynamic: w.dynamic,
+		Driver:  connect(t, w.socket),
+		Metrics: metrics.New("controller"),
+		Naming:  naming,
+		Options: plan.Options{Identity: "17-" + driverName, PreventModeConversion: true, AttributesClasses: true},
 
-		PreventModeConversion: true,
-		AttributesClasses:     true,
-		JournalNamespace:      "nfs-csi",
-		JournalName:           "csi-provisioner-test",
-		ProtectionWorkers:     2,
-		OrphanSweepInterval:   50 * time.Millisecond,
+		JournalNamespace:    "nfs-csi",
+		JournalName:         "csi-provisioner-test",
+		ProtectionWorkers:   2,
+		OrphanSweepInterval: 50 * time.Millisecond,
 
 		RetryMin:     time.Millisecond,
 		RetryMax:     testRetryMax,
@@ -164,10 +163,10 @@ func startDriver(t *testing.T, driver *drivertest.Driver) (socket string) {
 	return socket
 }
 
-func connect(t *testing.T, socket string) *Driver {
+func connect(t *testing.T, socket string) *csiclient.Client {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	driver, err := ConnectDriver(ctx, DriverConfig{Address: socket, Timeout: patience})
+	driver, err := csiclient.Connect(ctx, csiclient.Config{Address: socket, Timeout: patience})
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
 		w := &world{T: t, driver: nodeDriver(name), client: client, dynamic: dynamic}
 		w.configure(func(config *Config) {
 			config.Topology = Topology{Enabled: true}
-			config.Node = &plan.Node{Name: "node-" + name, Segment: plan.Segment{"zone": name}, Immediate: true}
+			config.Node = plan.Node{Name: "node-" + name, Segment: plan.Segment{"zone": name}, Immediate: true}
 			config.ContestMin, config.ContestMax = time.Millisecond, 10*time.Millisecond
 			config.JournalName += "." + name
 		})
@@ -240,8 +240,8 @@ func TestVolumeMadeElsewhereIsRefused(t *testing.T) {
 func TestConfigOfANodeRefused(t *testing.T) {
 	a, _ := newNodes(t)
 	for name, change := range map[string]func(*Config){
-		"no name":    func(c *Config) { c.Node = &plan.Node{Segment: plan.Segment{"zone": "a"}} },
-		"no segment": func(c *Config) { c.Node = &plan.Node{Name: "a"} },
+		"no name":    func(c *Config) { c.Node = plan.Node{Segment: plan.Segment{"zone": "a"}} },
+		"no segment": func(c *Config) { c.Node = plan.Node{Name: "a"} },
 		"no gate":    func(c *Config) { c.Topology = Topology{} },
 		"no delay":   func(c *Config) { c.ContestMin = 0 },
 		"shrinking":  func(c *Config) { c.ContestMax = c.ContestMin / 2 },
@@ -251,46 +251,5 @@ func TestConfigOfANodeRefused(t *testing.T) {
 		if _, err := New(config); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-	}
-}
-
-func TestDriverSaysWhereItsNodeIs(t *testing.T) {
-	driver := nodeDriver("a")
-	socket := startDriver(t, driver)
-	ask := func() (*Driver, error) {
-		return ConnectDriver(t.Context(), DriverConfig{Address: socket, Timeout: patience, OwnNode: true})
-	}
-	if _, err := ask(); !errors.Is(err, ErrUnsupportedDriver) {
-		t.Errorf("without a place: %v", err)
-	}
-	driver.SetPlace(map[string]string{"zone": "a"})
-	connected, err := ask()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer connected.Close()
-	if got := connected.Facts().Place.GetSegments()["zone"]; got != "a" {
-		t.Errorf("it is in %q", got)
-	}
-	// It moves.
-	if err := driver.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	driver.SetPlace(map[string]string{"zone": "b"})
-	if err := driver.Start(socket); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "that is noticed", func() bool {
-		_, _ = connected.GetCapacity(t.Context(), &csi.GetCapacityRequest{})
-		select {
-		case err := <-connected.Lost():
-			return errors.Is(err, ErrDriverChanged)
-		default:
-			return false
-		}
-	})
-	driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE)
-	if _, err := ask(); !errors.Is(err, ErrUnsupportedDriver) {
-		t.Errorf("without topology: %v", err)
 	}
 }

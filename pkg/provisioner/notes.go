@@ -81,7 +81,7 @@ func (s *session) deleting(ctx context.Context, volume *corev1.PersistentVolume)
 		return err
 	}
 	for name, handle := range s.unsaved.all() {
-		if !s.migration.Same(klog.FromContext(ctx), volume, s.config.Driver.Facts().Name, handle) {
+		if !s.migration.Same(klog.FromContext(ctx), volume, s.config.Driver.Capabilities().DriverName, handle) {
 			continue
 		}
 		if !s.busy.start(name) {

@@ -72,7 +72,7 @@ func indexOrigin(object any) ([]string, error) {
 	if !ok || claim.Spec.VolumeName != "" {
 		return nil, nil
 	}
-	if origin, _ := plan.ClaimOriginOf(claim); origin != nil {
+	if origin, _ := plan.ClaimOriginOf(claim); !origin.IsZero() {
 		return []string{origin.String()}, nil
 	}
 	return nil, nil
@@ -102,26 +102,26 @@ func (p *protection) lock(origin plan.Origin) *hold {
 	}
 }
 
-// claim counts a volume as one that needs its origin, nil for none, which an
+// claim counts a volume as one that needs its origin, none if zero, which an
 // earlier process has protected.
-func (p *protection) claim(origin *plan.Origin, volume string) {
-	if origin == nil {
+func (p *protection) claim(origin plan.Origin, volume string) {
+	if origin.IsZero() {
 		return
 	}
-	h := p.lock(*origin)
+	h := p.lock(origin)
 	defer h.mu.Unlock()
 	h.use(volume)
 }
 
-// hold protects the origin of a volume, nil for none.
-func (p *protection) hold(ctx context.Context, origin *plan.Origin, volume string) error {
-	if origin == nil {
+// hold protects the origin of a volume, if it has one.
+func (p *protection) hold(ctx context.Context, origin plan.Origin, volume string) error {
+	if origin.IsZero() {
 		return nil
 	}
-	h := p.lock(*origin)
+	h := p.lock(origin)
 	defer h.mu.Unlock()
 	h.use(volume)
-	if err := p.setFinalizer(ctx, *origin, true); err != nil {
+	if err := p.setFinalizer(ctx, origin, true); err != nil {
 		return fmt.Errorf("%w: keep %s from being deleted meanwhile: %w", plan.ErrSource, origin, err)
 	}
 	return nil
@@ -133,14 +133,14 @@ func (h *hold) use(volume string) {
 
 // release gives up the origin of a volume. The finalizer goes when nobody else
 // needs it.
-func (p *protection) release(origin *plan.Origin, volume string) {
-	if origin == nil {
+func (p *protection) release(origin plan.Origin, volume string) {
+	if origin.IsZero() {
 		return
 	}
-	h := p.lock(*origin)
+	h := p.lock(origin)
 	delete(h.names, volume)
 	h.mu.Unlock()
-	p.queue.Add(*origin)
+	p.queue.Add(origin)
 }
 
 // needed tells whether a volume or a claim needs the origin, as far as is known here.

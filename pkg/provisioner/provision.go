@@ -123,17 +123,11 @@ func (s *session) discard(ctx context.Context, creation *plan.Creation, volumeID
 }
 
 func (p *Provisioner) planOptions() plan.Options {
-	facts := p.config.Driver.Facts()
-	return plan.Options{
-		DriverName:            facts.Name,
-		Identity:              p.config.Identity,
-		DefaultFSType:         p.config.DefaultFSType,
-		ExtraCreateMetadata:   p.config.ExtraCreateMetadata,
-		ReadOnlyPublish:       p.config.ReadOnlyPublish,
-		SingleNodeMultiWriter: facts.SingleNodeMultiWriter,
-	}
+	options := p.config.Options
+	options.Driver = p.config.Driver.Capabilities()
+	return options
 }
 
 func (p *Provisioner) failure(method string, err error, secrets map[string]string) *plan.Failure {
-	return plan.NewFailure(method, p.config.Driver.Facts().Name, err, redactor(secrets))
+	return plan.NewFailure(method, p.config.Driver.Capabilities().DriverName, err, plan.Redactor(secrets))
 }

@@ -94,7 +94,7 @@ func (s *session) start(work context.Context, notes *journal.Journal) <-chan str
 	s.resume(work)
 	events := record.NewBroadcaster(record.WithContext(s.base))
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events(metav1.NamespaceAll)})
-	driver := s.config.Driver.Facts().Name
+	driver := s.config.Driver.Capabilities().DriverName
 	s.events = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: driver})
 	var workers sync.WaitGroup
 	s.library.ControllerWaitGroup(&workers)
@@ -139,7 +139,7 @@ func (s *session) besides(work context.Context) *sync.WaitGroup {
 			group.Go(func() { s.contest.run(work) })
 		}
 		group.Go(func() {
-			s.protection.sweep(work, s.config.OrphanSweepInterval, s.config.Driver.Facts().Snapshots)
+			s.protection.sweep(work, s.config.OrphanSweepInterval, s.config.Driver.Capabilities().Snapshots)
 		})
 		s.followUp(work)
 	})

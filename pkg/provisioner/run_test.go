@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -123,8 +124,8 @@ func TestLostDriverEndsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.createClaim(testClaim("after"))
-	if err := w.awaitStop(); !errors.Is(err, ErrDriverChanged) {
-		t.Errorf("Run() = %v, want %v", err, ErrDriverChanged)
+	if err := w.awaitStop(); !errors.Is(err, csiclient.ErrDriverChanged) {
+		t.Errorf("Run() = %v, want %v", err, csiclient.ErrDriverChanged)
 	}
 	if volumes := w.driver.Volumes(); volumes["pvc-uid-after"] != nil {
 		t.Error("the other driver was used")

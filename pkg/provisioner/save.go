@@ -77,7 +77,7 @@ func (s *session) ownerOf(volumeID string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	driver := s.config.Driver.Facts().Name
+	driver := s.config.Driver.Capabilities().DriverName
 	for _, volume := range volumes {
 		if s.isElsewhere(volume) {
 			continue

@@ -3,9 +3,9 @@ package provisioner
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -21,7 +21,7 @@ func (p *Provisioner) readSecret(ctx context.Context, ref *plan.SecretRef, named
 	if ref == nil {
 		return nil, nil
 	}
-	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(quiet(ctx), ref.Name, metav1.GetOptions{})
+	secret, err := p.client.CoreV1().Secrets(ref.Namespace).Get(klog.NewContext(ctx, klog.Logger{}), ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", plan.DescribeSecret(plan.ProvisionerSecret, *ref, namedBy), err)
 	}
@@ -30,19 +30,4 @@ func (p *Provisioner) readSecret(ctx context.Context, ref *plan.SecretRef, named
 		data[key] = string(value)
 	}
 	return data, nil
-}
-
-// redactor takes secrets out of a text. Drivers should not put them into their
-// messages, but messages go into events that every reader of a namespace sees.
-func redactor(secrets map[string]string) func(string) string {
-	// Shorter values are words like "a" or "hard", which protect nothing and
-	// would make the message unreadable.
-	const shortestWorthHiding = 6
-	var pairs []string
-	for _, value := range secrets {
-		if len(value) >= shortestWorthHiding {
-			pairs = append(pairs, value, "***stripped***")
-		}
-	}
-	return strings.NewReplacer(pairs...).Replace
 }

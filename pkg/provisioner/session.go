@@ -83,9 +83,9 @@ func newSession(p *Provisioner) (*session, error) {
 	}
 	looked := &again{SharedIndexInformer: claims}
 	s.protection = newProtection(s.client, s.sources, claims.GetIndexer(), backOff[plan.Origin](s.config))
-	s.protection.shared = s.config.Node != nil
+	s.protection.shared = !s.config.Node.IsZero()
 	s.protection.foreign, s.protection.wants = s.foreign, s.wants
-	if s.config.Node != nil && s.config.Node.Immediate {
+	if s.config.Node.Immediate {
 		s.contest = newContest(s.Provisioner)
 	}
 	if _, err := claims.AddEventHandler(s.protection.handler()); err != nil {
@@ -95,7 +95,7 @@ func newSession(p *Provisioner) (*session, error) {
 		// Events of the last operations are sent after work has ended.
 		s.base,
 		drainingClient{Interface: s.client, base: s.base, deletions: s.deletions},
-		s.config.Driver.Facts().Name,
+		s.config.Driver.Capabilities().DriverName,
 		s,
 		s.libraryOptions(looked)...,
 	)
@@ -109,7 +109,7 @@ func (s *session) ShouldProvision(ctx context.Context, claim *corev1.PersistentV
 	if ctx.Err() != nil || s.migration.WaitsForPlugin(claim) {
 		return false
 	}
-	if s.config.Node.Share(claim, nil) == plan.ShareOwn {
+	if s.config.Node.Assignment(claim, nil) == plan.AssignedHere {
 		s.reportTaken(claim)
 		return true
 	}

@@ -114,8 +114,8 @@ func (p *protection) handler() cache.ResourceEventHandler {
 		if !ok {
 			return
 		}
-		if origin, _ := plan.ClaimOriginOf(claim); origin != nil && p.wants(claim) {
-			p.queue.Add(*origin)
+		if origin, _ := plan.ClaimOriginOf(claim); !origin.IsZero() && p.wants(claim) {
+			p.queue.Add(origin)
 		}
 		if claim.DeletionTimestamp != nil && isProtected(claim) {
 			p.queue.Add(originOf(claim))

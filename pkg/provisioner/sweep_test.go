@@ -27,7 +27,7 @@ func TestOrphansAreSeenTwiceWhereOthersProtect(t *testing.T) {
 		"nobody else protects": {false, nothing, [2]int{1, 1}},
 		"left behind":          {true, nothing, [2]int{0, 1}},
 		"a claim waits":        {true, func(p *protection) { _ = p.claims.Add(waiting) }, [2]int{0, 0}},
-		"a volume is made":     {true, func(p *protection) { p.claim(&origin, "pvc-1") }, [2]int{0, 0}},
+		"a volume is made":     {true, func(p *protection) { p.claim(origin, "pvc-1") }, [2]int{0, 0}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

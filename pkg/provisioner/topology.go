@@ -46,7 +46,7 @@ func newPlaces(factory informers.SharedInformerFactory) *places {
 
 // place asks in the creation for what its claim needs of the driver's topology.
 func (p *Provisioner) place(ctx context.Context, creation *plan.Creation, options controller.ProvisionOptions) error {
-	if node := p.config.Node; node != nil {
+	if node := p.config.Node; !node.IsZero() {
 		return creation.Place(node.Placement(options.PVC.Name, options.StorageClass.AllowedTopologies), true)
 	}
 	if p.places == nil {
@@ -55,7 +55,7 @@ func (p *Provisioner) place(ctx context.Context, creation *plan.Creation, option
 	if !cache.WaitForCacheSync(ctx.Done(), p.places.synced...) {
 		return fmt.Errorf("find out where the nodes are: %w", context.Cause(ctx))
 	}
-	driver := p.config.Driver.Facts().Name
+	driver := p.config.Driver.Capabilities().DriverName
 	placement := plan.Placement{
 		Strict:    p.config.Topology.Strict,
 		Immediate: p.config.Topology.Immediate,

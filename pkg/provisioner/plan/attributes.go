@@ -17,13 +17,14 @@ func AttributesClassName(claim *corev1.PersistentVolumeClaim) string {
 	return *claim.Spec.VolumeAttributesClassName
 }
 
-// CheckAttributes refuses a VolumeAttributesClass that no look at it can help.
-func CheckAttributes(name string, driver Abilities) error {
+// CheckAttributes rejects a VolumeAttributesClass that cannot be used whatever it
+// contains.
+func CheckAttributes(name string, options Options) error {
 	switch {
-	case !driver.Attributes:
+	case !options.AttributesClasses:
 		return fmt.Errorf("%w: it names VolumeAttributesClass %q, which needs --feature-gates=VolumeAttributesClass=true", ErrClaim, name)
-	case !driver.Modify:
-		return fmt.Errorf("%w: it names VolumeAttributesClass %q, and CSI driver %s does not declare MODIFY_VOLUME", ErrClaim, name, driver.Name)
+	case !options.Driver.Modify:
+		return fmt.Errorf("%w: it names VolumeAttributesClass %q, and CSI driver %s does not declare MODIFY_VOLUME", ErrClaim, name, options.Driver.DriverName)
 	}
 	return nil
 }

@@ -16,25 +16,28 @@ const migratedToAnnotation = "pv.kubernetes.io/migrated-to"
 
 // Migration is the in-tree plugin whose volumes a CSI driver has taken over. They
 // stay what they were to the API server; to the driver they are volumes like all
-// others. A nil Migration is that of a driver that has taken over nothing.
+// others. The zero Migration is that of a driver that has taken over nothing.
 type Migration struct {
 	driver, plugin string
 	translator     csitranslation.CSITranslator
 }
 
-// NewMigration is nil for most drivers.
-func NewMigration(driver string) *Migration {
+// NewMigration returns the zero Migration for most drivers.
+func NewMigration(driver string) Migration {
 	translator := csitranslation.New()
 	plugin, err := translator.GetInTreeNameFromCSIName(driver)
 	if err != nil {
-		return nil
+		return Migration{}
 	}
-	return &Migration{driver: driver, plugin: plugin, translator: translator}
+	return Migration{driver: driver, plugin: plugin, translator: translator}
 }
 
+// IsZero is true for a driver that has taken over nothing.
+func (m Migration) IsZero() bool { return m.plugin == "" }
+
 // Names are those that classes and claims have instead of the driver's.
-func (m *Migration) Names() []string {
-	if m == nil {
+func (m Migration) Names() []string {
+	if m.IsZero() {
 		return nil
 	}
 	return []string{m.plugin}
@@ -42,20 +45,20 @@ func (m *Migration) Names() []string {
 
 // WaitsForPlugin tells whether a claim is the in-tree plugin's own, as the
 // controller-manager has not left it to the driver.
-func (m *Migration) WaitsForPlugin(claim *corev1.PersistentVolumeClaim) bool {
-	return m != nil && ProvisionerOf(claim) == m.plugin && claim.Annotations[migratedToAnnotation] != m.driver
+func (m Migration) WaitsForPlugin(claim *corev1.PersistentVolumeClaim) bool {
+	return !m.IsZero() && ProvisionerOf(claim) == m.plugin && claim.Annotations[migratedToAnnotation] != m.driver
 }
 
 // Wants tells whether the driver is to make the claim's volume.
-func (m *Migration) Wants(claim *corev1.PersistentVolumeClaim, driver string) bool {
+func (m Migration) Wants(claim *corev1.PersistentVolumeClaim, driver string) bool {
 	name := ProvisionerOf(claim)
-	return name == driver || m != nil && name == m.plugin && !m.WaitsForPlugin(claim)
+	return name == driver || !m.IsZero() && name == m.plugin && !m.WaitsForPlugin(claim)
 }
 
 // Class is what a class says in the driver's terms. migrated is true when it was in
 // the plugin's.
-func (m *Migration) Class(logger klog.Logger, class *storagev1.StorageClass) (translated *storagev1.StorageClass, migrated bool, err error) {
-	if m == nil || class.Provisioner != m.plugin {
+func (m Migration) Class(logger klog.Logger, class *storagev1.StorageClass) (translated *storagev1.StorageClass, migrated bool, err error) {
+	if m.IsZero() || class.Provisioner != m.plugin {
 		return class, false, nil
 	}
 	translated, err = m.translator.TranslateInTreeStorageClassToCSI(logger, m.plugin, class)
@@ -69,8 +72,8 @@ func (m *Migration) Class(logger klog.Logger, class *storagev1.StorageClass) (tr
 
 // Volume is a PersistentVolume in the driver's terms: a CSI volume, where it is one
 // of the plugin's.
-func (m *Migration) Volume(logger klog.Logger, volume *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	if m == nil || volume.Spec.CSI != nil {
+func (m Migration) Volume(logger klog.Logger, volume *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	if m.IsZero() || volume.Spec.CSI != nil {
 		return volume, nil
 	}
 	plugin, err := m.translator.GetInTreePluginNameFromSpec(volume, nil)
@@ -88,7 +91,7 @@ func (m *Migration) Volume(logger klog.Logger, volume *corev1.PersistentVolume) 
 // handle. A volume of the plugin does not tell all that is in its handle, such as
 // the project that a disk is in: what the plugin cannot tell apart is the same,
 // so that it is not deleted.
-func (m *Migration) Same(logger klog.Logger, volume *corev1.PersistentVolume, driver, handle string) bool {
+func (m Migration) Same(logger klog.Logger, volume *corev1.PersistentVolume, driver, handle string) bool {
 	if source := volume.Spec.CSI; source != nil {
 		return source.Driver == driver && source.VolumeHandle == handle
 	}
@@ -108,17 +111,17 @@ func (m *Migration) Same(logger klog.Logger, volume *corev1.PersistentVolume, dr
 // MayDelete tells whether the driver is to delete the volume behind a
 // PersistentVolume of the plugin: one that was left to the driver, or that nobody
 // but the driver's provisioner holds any longer.
-func (m *Migration) MayDelete(volume *corev1.PersistentVolume) bool {
-	return volume.Spec.CSI != nil || m == nil || volume.Annotations[migratedToAnnotation] == m.driver || volume.DeletionTimestamp != nil
+func (m Migration) MayDelete(volume *corev1.PersistentVolume) bool {
+	return volume.Spec.CSI != nil || m.IsZero() || volume.Annotations[migratedToAnnotation] == m.driver || volume.DeletionTimestamp != nil
 }
 
 // Saved is the form in which the PersistentVolume of what the driver made is to be
 // saved: the plugin's, where the claim's class is.
-func (m *Migration) Saved(creation *Creation, volume *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+func (m Migration) Saved(creation *Creation, volume *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	if !creation.Migrated {
 		return volume, nil
 	}
-	if m == nil {
+	if m.IsZero() {
 		return nil, fmt.Errorf("%w: %s is of an in-tree plugin that CSI driver %s has not taken over", ErrVolume, volume.Name, volume.Spec.CSI.Driver)
 	}
 	translated, err := m.translator.TranslateCSIPVToInTree(volume)

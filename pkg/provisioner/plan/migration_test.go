@@ -31,7 +31,7 @@ func migratedTo(driver string) func(*corev1.PersistentVolume) {
 }
 
 func TestMigrationOfDrivers(t *testing.T) {
-	if m := NewMigration("nfs.example"); m != nil || m.Names() != nil {
+	if m := NewMigration("nfs.example"); !m.IsZero() || m.Names() != nil {
 		t.Errorf("a driver of its own has taken over %v", m.Names())
 	}
 	if got := NewMigration(cinderDriver).Names(); len(got) != 1 || got[0] != cinderPlugin {
@@ -72,7 +72,7 @@ func TestMigratedClaims(t *testing.T) {
 			}
 		})
 	}
-	var none *Migration
+	var none Migration
 	if none.WaitsForPlugin(claim(cinderPlugin, "")) || none.Wants(claim(cinderPlugin, ""), "nfs.example") || !none.Wants(claim("nfs.example", ""), "nfs.example") {
 		t.Error("a driver that has taken over nothing minds others' claims")
 	}
@@ -104,7 +104,7 @@ func TestMigratedClass(t *testing.T) {
 	if got, migrated, err := m.Class(klog.Background(), own); got != own || migrated || err != nil {
 		t.Errorf("the driver's own class became %v, %v, %v", got, migrated, err)
 	}
-	if got, migrated, err := (*Migration)(nil).Class(klog.Background(), class); got != class || migrated || err != nil {
+	if got, migrated, err := (Migration{}).Class(klog.Background(), class); got != class || migrated || err != nil {
 		t.Errorf("without migration a class became %v, %v, %v", got, migrated, err)
 	}
 	// What the driver does not take any longer.
@@ -144,7 +144,7 @@ func TestMigratedVolume(t *testing.T) {
 	if err != nil || back.Spec.CSI == nil || back.Spec.CSI.VolumeHandle != "id-1" || back.Spec.CSI.Driver != cinderDriver {
 		t.Error(back, err)
 	}
-	if _, err := (*Migration)(nil).Saved(creation, creation.Template); !errors.Is(err, ErrVolume) {
+	if _, err := (Migration{}).Saved(creation, creation.Template); !errors.Is(err, ErrVolume) {
 		t.Errorf("of a driver that has not taken it over: %v", err)
 	}
 }
@@ -156,7 +156,7 @@ func TestSameVolume(t *testing.T) {
 	disk.Labels = map[string]string{corev1.LabelTopologyZone: "us-east1-b"}
 	disk.Spec.GCEPersistentDisk = &corev1.GCEPersistentDiskVolumeSource{PDName: "d", FSType: "ext4"}
 	tests := map[string]struct {
-		migration *Migration
+		migration Migration
 		volume    *corev1.PersistentVolume
 		driver    string
 		handle    string
@@ -169,8 +169,8 @@ func TestSameVolume(t *testing.T) {
 		"the plugin's, another handle":   {m, cinderVolume("b"), cinderDriver, "a", false},
 		"another plugin's":               {m, disk, cinderDriver, "a", false},
 		"of no plugin":                   {m, &corev1.PersistentVolume{}, cinderDriver, "a", false},
-		"nothing is taken over":          {nil, cinderVolume("a"), "nfs.example", "a", false},
-		"nothing is taken over, CSI":     {nil, savedVolume("", "nfs.example", "a"), "nfs.example", "a", true},
+		"nothing is taken over":          {Migration{}, cinderVolume("a"), "nfs.example", "a", false},
+		"nothing is taken over, CSI":     {Migration{}, savedVolume("", "nfs.example", "a"), "nfs.example", "a", true},
 		"a project the plugin lacks":     {gce, disk, "pd.csi.storage.gke.io", "projects/p/zones/z/disks/d", true},
 		"a project, and another disk":    {gce, disk, "pd.csi.storage.gke.io", "projects/p/zones/z/disks/e", false},
 		"a handle that is not of a disk": {gce, disk, "pd.csi.storage.gke.io", "e", true},

@@ -10,7 +10,7 @@ import (
 )
 
 // SelectedNodeAnnotation is on a claim whose volume is to be where a node is: the
-// scheduler's choice, or a node's own (Node.Share).
+// scheduler's choice, or a node's own (Node.Assignment).
 const SelectedNodeAnnotation = "volume.kubernetes.io/selected-node"
 
 // The names of who makes a claim's volume, the second of old clusters.
@@ -28,8 +28,8 @@ func ProvisionerOf(claim *corev1.PersistentVolumeClaim) string {
 	return claim.Annotations[oldProvisionerAnnotation]
 }
 
-// Node is the one node that a provisioner works for, where each node has a
-// provisioner of its own. A nil Node is that of a provisioner for all of them.
+// Node is the node that a provisioner serves, where each node has a provisioner of
+// its own. The zero Node is that of a provisioner for the whole cluster.
 type Node struct {
 	Name string
 	// Segment is where the node is in the driver's topology. No other node may be
@@ -39,50 +39,53 @@ type Node struct {
 	Immediate bool
 }
 
-// Share is what a claim is to a Node.
-type Share int
+// IsZero is true for a provisioner of the whole cluster.
+func (n Node) IsZero() bool { return n.Name == "" }
+
+// Assignment says which node's provisioner serves a claim.
+type Assignment int
 
 const (
-	// ShareNone is for another node, or not to be made yet.
-	ShareNone Share = iota
-	// ShareOwn is this node's.
-	ShareOwn
-	// ShareOpen is for the first node that takes it.
-	ShareOpen
+	// AssignedElsewhere is a claim of another node, or one that must wait.
+	AssignedElsewhere Assignment = iota
+	// AssignedHere is a claim of this node.
+	AssignedHere
+	// Unassigned is a claim for the first node that wins it.
+	Unassigned
 )
 
-// Share decides whose a claim is. The class is only needed for claims that have no
-// node.
-func (n *Node) Share(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) Share {
-	if n == nil {
-		return ShareOwn
+// Assignment decides who serves a claim. The class is only needed for claims
+// without a selected node.
+func (n Node) Assignment(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) Assignment {
+	if n.IsZero() {
+		return AssignedHere
 	}
 	if selected := claim.Annotations[SelectedNodeAnnotation]; selected != "" {
 		if selected == n.Name {
-			return ShareOwn
+			return AssignedHere
 		}
-		return ShareNone
+		return AssignedElsewhere
 	}
 	if !n.Immediate || class == nil || class.VolumeBindingMode != nil && *class.VolumeBindingMode != storagev1.VolumeBindingImmediate {
-		return ShareNone
+		return AssignedElsewhere
 	}
 	allowed := allowedSegments(class.AllowedTopologies)
 	if len(allowed) > 0 && !slices.ContainsFunc(allowed, n.Segment.within) {
-		return ShareNone
+		return AssignedElsewhere
 	}
-	return ShareOpen
+	return Unassigned
 }
 
 // Placement asks for a volume on this node and nowhere else.
-func (n *Node) Placement(claimName string, allowed []corev1.TopologySelectorTerm) Placement {
+func (n Node) Placement(claimName string, allowed []corev1.TopologySelectorTerm) Placement {
 	return Placement{Strict: true, ClaimName: claimName, Allowed: allowed, Selected: n.Segment, Cluster: []Segment{n.Segment}}
 }
 
 // Holds tells whether a volume is on this node: whether its node affinity lets the
 // node's segment, and so no other, use it. Of a volume without one nobody can say
 // where it is.
-func (n *Node) Holds(volume *corev1.PersistentVolume) bool {
-	if n == nil {
+func (n Node) Holds(volume *corev1.PersistentVolume) bool {
+	if n.IsZero() {
 		return true
 	}
 	affinity := volume.Spec.NodeAffinity
@@ -105,7 +108,7 @@ func (s Segment) selectedBy(term corev1.NodeSelectorTerm) bool {
 
 // CheckPlace refuses a volume that was made where this node's provisioner would
 // not find it again.
-func (n *Node) CheckPlace(volume *corev1.PersistentVolume) error {
+func (n Node) CheckPlace(volume *corev1.PersistentVolume) error {
 	if n.Holds(volume) {
 		return nil
 	}
@@ -115,10 +118,10 @@ func (n *Node) CheckPlace(volume *corev1.PersistentVolume) error {
 
 // Abandoned is the function of that name, but for volumes that their claims have
 // in the meantime got on another node.
-func (n *Node) Abandoned(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, template *corev1.PersistentVolume) Remains {
+func (n Node) Abandoned(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, template *corev1.PersistentVolume) Remains {
 	remains := Abandoned(volume, claim, template)
 	switch {
-	case n == nil:
+	case n.IsZero():
 	case remains == RemainsSaved && volume.Spec.NodeAffinity != nil && !n.Holds(volume):
 		return RemainsElsewhere
 	case remains == RemainsWanted:

@@ -10,8 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-func testNode() *Node {
-	return &Node{Name: "n1", Segment: Segment{"host": "n1"}, Immediate: true}
+func testNode() Node {
+	return Node{Name: "n1", Segment: Segment{"host": "n1"}, Immediate: true}
 }
 
 func selected(node string) func(*corev1.PersistentVolumeClaim) {
@@ -20,7 +20,7 @@ func selected(node string) func(*corev1.PersistentVolumeClaim) {
 	}
 }
 
-func TestShare(t *testing.T) {
+func TestAssignment(t *testing.T) {
 	bound := func(mode storagev1.VolumeBindingMode, terms ...corev1.TopologySelectorTerm) *storagev1.StorageClass {
 		return &storagev1.StorageClass{VolumeBindingMode: &mode, AllowedTopologies: terms}
 	}
@@ -28,29 +28,29 @@ func TestShare(t *testing.T) {
 	patient := testNode()
 	patient.Immediate = false
 	tests := map[string]struct {
-		node  *Node
+		node  Node
 		claim *corev1.PersistentVolumeClaim
 		class *storagev1.StorageClass
-		want  Share
+		want  Assignment
 	}{
-		"one provisioner for all":        {nil, testClaim(selected("n2")), nil, ShareOwn},
-		"scheduled here":                 {testNode(), testClaim(selected("n1")), bound(late), ShareOwn},
-		"scheduled here, class unknown":  {testNode(), testClaim(selected("n1")), nil, ShareOwn},
-		"scheduled elsewhere":            {testNode(), testClaim(selected("n2")), bound(now), ShareNone},
-		"not scheduled yet":              {testNode(), testClaim(), bound(late), ShareNone},
-		"immediate":                      {testNode(), testClaim(), bound(now), ShareOpen},
-		"immediate, as nothing is said":  {testNode(), testClaim(), &storagev1.StorageClass{}, ShareOpen},
-		"immediate, class unknown":       {testNode(), testClaim(), nil, ShareNone},
-		"immediate, taken here":          {testNode(), testClaim(selected("n1")), bound(now), ShareOwn},
-		"immediate is off":               {patient, testClaim(), bound(now), ShareNone},
-		"immediate is off, but assigned": {patient, testClaim(selected("n1")), bound(now), ShareOwn},
-		"allowed here":                   {testNode(), testClaim(), bound(now, allowed("host", "n2", "n1")), ShareOpen},
-		"not allowed here":               {testNode(), testClaim(), bound(now, allowed("host", "n2", "n3")), ShareNone},
-		"allowed in another topology":    {testNode(), testClaim(), bound(now, allowed("zone", "a")), ShareNone},
+		"one provisioner for all":        {Node{}, testClaim(selected("n2")), nil, AssignedHere},
+		"scheduled here":                 {testNode(), testClaim(selected("n1")), bound(late), AssignedHere},
+		"scheduled here, class unknown":  {testNode(), testClaim(selected("n1")), nil, AssignedHere},
+		"scheduled elsewhere":            {testNode(), testClaim(selected("n2")), bound(now), AssignedElsewhere},
+		"not scheduled yet":              {testNode(), testClaim(), bound(late), AssignedElsewhere},
+		"immediate":                      {testNode(), testClaim(), bound(now), Unassigned},
+		"immediate, as nothing is said":  {testNode(), testClaim(), &storagev1.StorageClass{}, Unassigned},
+		"immediate, class unknown":       {testNode(), testClaim(), nil, AssignedElsewhere},
+		"immediate, taken here":          {testNode(), testClaim(selected("n1")), bound(now), AssignedHere},
+		"immediate is off":               {patient, testClaim(), bound(now), AssignedElsewhere},
+		"immediate is off, but assigned": {patient, testClaim(selected("n1")), bound(now), AssignedHere},
+		"allowed here":                   {testNode(), testClaim(), bound(now, allowed("host", "n2", "n1")), Unassigned},
+		"not allowed here":               {testNode(), testClaim(), bound(now, allowed("host", "n2", "n3")), AssignedElsewhere},
+		"allowed in another topology":    {testNode(), testClaim(), bound(now, allowed("zone", "a")), AssignedElsewhere},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := test.node.Share(test.claim, test.class); got != test.want {
+			if got := test.node.Assignment(test.claim, test.class); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
@@ -104,7 +104,7 @@ func TestHolds(t *testing.T) {
 			if err := testNode().CheckPlace(test.volume); errors.Is(err, ErrResponse) == test.want {
 				t.Errorf("CheckPlace() = %v", err)
 			}
-			if !(*Node)(nil).Holds(test.volume) || (*Node)(nil).CheckPlace(test.volume) != nil {
+			if all := (Node{}); !all.Holds(test.volume) || all.CheckPlace(test.volume) != nil {
 				t.Error("a provisioner for all nodes does not hold it")
 			}
 		})
@@ -133,7 +133,7 @@ func TestAbandonedOnANode(t *testing.T) {
 			if got := testNode().Abandoned(test.volume, test.claim, template); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
-			if got := (*Node)(nil).Abandoned(test.volume, test.claim, template); got == RemainsElsewhere {
+			if got := (Node{}).Abandoned(test.volume, test.claim, template); got == RemainsElsewhere {
 				t.Error("to a provisioner for all nodes nothing is elsewhere")
 			}
 		})

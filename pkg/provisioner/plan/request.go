@@ -16,21 +16,24 @@ const (
 	pvNameParameter         = reservedPrefix + "pv/name"
 )
 
-// Options are the same for every claim.
+// Options apply to every claim.
 type Options struct {
-	// DriverName is the CSI driver's own name for itself.
-	DriverName string
-	// Identity of this provisioner, kept in the volumes it makes.
+	// Driver is what the CSI driver declares.
+	Driver Capabilities
+	// Identity of this provisioner, recorded in its volumes.
 	Identity string
-	// DefaultFSType is used when a class names none; empty leaves it to the driver.
+	// DefaultFSType applies when a class names none; empty leaves it to the driver.
 	DefaultFSType string
 	// ExtraCreateMetadata passes the names of claim and volume to the driver.
 	ExtraCreateMetadata bool
 	// ReadOnlyPublish marks volumes of claims that are only ROX as read-only.
 	ReadOnlyPublish bool
-	// SingleNodeMultiWriter is the driver's capability of that name: it tells
-	// ReadWriteOnce from ReadWriteOncePod.
-	SingleNodeMultiWriter bool
+	// PreventModeConversion refuses to restore a snapshot to the other volume
+	// mode, unless its content allows it.
+	PreventModeConversion bool
+	// CrossNamespaceSources and AttributesClasses are feature gates.
+	CrossNamespaceSources bool
+	AttributesClasses     bool
 }
 
 // Creation is the decision to make one volume: all there is to say of it before
@@ -44,8 +47,8 @@ type Creation struct {
 	SecretNamedBy string
 	// Template is the PersistentVolume but for what the driver answers.
 	Template *corev1.PersistentVolume
-	// Origin is what the volume is filled from, nil for an empty volume.
-	Origin *Origin
+	// Origin is what the volume is filled from, zero for an empty volume.
+	Origin Origin
 	// Migrated has the PersistentVolume saved as one of the in-tree plugin that its
 	// class names. Everything here is in the driver's terms.
 	Migrated bool
@@ -58,9 +61,9 @@ type Creation struct {
 	placed placed
 }
 
-// NewCreation decides what to ask of the driver for a claim. Everything that can
-// be wrong without asking the driver is found here, so that no volume is made
-// for which no PersistentVolume could be written.
+// NewCreation decides what to request from the driver for a claim. It finds every
+// error that can be found without the driver, so that no volume is created for
+// which no PersistentVolume could be written.
 func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageClass *storagev1.StorageClass, pvName string) (*Creation, error) {
 	if err := checkClaim(claim); err != nil {
 		return nil, err
@@ -69,19 +72,18 @@ func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageCl
 	if err != nil {
 		return nil, err
 	}
-	secrets := map[Purpose]*SecretRef{}
+	d := draft{options: options, claim: claim, storageClass: storageClass, class: class, pvName: pvName, secrets: map[Purpose]*SecretRef{}}
 	subject := ClaimSubject(claim, pvName)
 	for _, purpose := range purposes() {
-		if secrets[purpose], err = class.Secret(purpose, subject); err != nil {
+		if d.secrets[purpose], err = class.Secret(purpose, subject); err != nil {
 			return nil, err
 		}
 	}
-	fsType := fsType(options, class, claim)
-	capability, err := capability(options, claim, storageClass, fsType)
+	capability, err := d.capability()
 	if err != nil {
 		return nil, err
 	}
-	parameters, err := parameters(options, class, claim, pvName)
+	parameters, err := d.parameters()
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +94,20 @@ func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageCl
 			CapacityRange:      &csi.CapacityRange{RequiredBytes: requestedBytes(claim)},
 			VolumeCapabilities: []*csi.VolumeCapability{capability},
 		},
-		Secret:        secrets[ProvisionerSecret],
+		Secret:        d.secrets[ProvisionerSecret],
 		SecretNamedBy: class.NamedBy(ProvisionerSecret),
-		Template:      template(options, claim, storageClass, pvName, fsType, secrets),
+		Template:      d.template(),
 	}, nil
+}
+
+// draft is the input of a Creation.
+type draft struct {
+	options      Options
+	claim        *corev1.PersistentVolumeClaim
+	storageClass *storagev1.StorageClass
+	class        Class
+	pvName       string
+	secrets      map[Purpose]*SecretRef
 }
 
 // checkClaim refuses what would otherwise be silently left out of the volume.
@@ -118,43 +130,43 @@ func isBlock(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
-func fsType(options Options, class Class, claim *corev1.PersistentVolumeClaim) string {
+func (d draft) fsType() string {
 	switch {
-	case isBlock(claim):
+	case isBlock(d.claim):
 		return ""
-	case class.FSType != "":
-		return class.FSType
+	case d.class.FSType != "":
+		return d.class.FSType
 	default:
-		return options.DefaultFSType
+		return d.options.DefaultFSType
 	}
 }
 
-func capability(options Options, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, fsType string) (*csi.VolumeCapability, error) {
-	mode, err := accessmodes.ToCSIAccessMode(claim.Spec.AccessModes, options.SingleNodeMultiWriter)
+func (d draft) capability() (*csi.VolumeCapability, error) {
+	mode, err := accessmodes.ToCSIAccessMode(d.claim.Spec.AccessModes, d.options.Driver.SingleNodeMultiWriter)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrClaim, err)
 	}
 	capability := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}
-	if isBlock(claim) {
+	if isBlock(d.claim) {
 		capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 		return capability, nil
 	}
 	capability.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{
-		FsType:     fsType,
-		MountFlags: class.MountOptions,
+		FsType:     d.fsType(),
+		MountFlags: d.storageClass.MountOptions,
 	}}
 	return capability, nil
 }
 
-func parameters(options Options, class Class, claim *corev1.PersistentVolumeClaim, pvName string) (map[string]string, error) {
-	parameters, err := class.expanded(ClaimSubject(claim, pvName))
+func (d draft) parameters() (map[string]string, error) {
+	parameters, err := d.class.expanded(ClaimSubject(d.claim, d.pvName))
 	if err != nil {
 		return nil, err
 	}
-	if options.ExtraCreateMetadata {
-		parameters[claimNameParameter] = claim.Name
-		parameters[claimNamespaceParameter] = claim.Namespace
-		parameters[pvNameParameter] = pvName
+	if d.options.ExtraCreateMetadata {
+		parameters[claimNameParameter] = d.claim.Name
+		parameters[claimNamespaceParameter] = d.claim.Namespace
+		parameters[pvNameParameter] = d.pvName
 	}
 	return parameters, nil
 }

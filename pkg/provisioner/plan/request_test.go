@@ -16,7 +16,7 @@ import (
 const gib = 1 << 30
 
 func testOptions() Options {
-	return Options{DriverName: "nfs.example", Identity: "17-nfs.example"}
+	return Options{Driver: Capabilities{DriverName: "nfs.example"}, Identity: "17-nfs.example"}
 }
 
 func testClaim(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
@@ -116,7 +116,7 @@ func TestAccessModes(t *testing.T) {
 	}
 	for _, test := range tests {
 		options := testOptions()
-		options.SingleNodeMultiWriter = test.multiWriter
+		options.Driver.SingleNodeMultiWriter = test.multiWriter
 		creation, err := NewCreation(options, testClaim(modes(test.modes...)), testClass(nil), "pvc-1")
 		if test.want == csi.VolumeCapability_AccessMode_UNKNOWN {
 			if !errors.Is(err, ErrClaim) {

@@ -142,7 +142,7 @@ func TestStoredCreation(t *testing.T) {
 		t.Errorf("size %s, want %s", size.String(), wantSize.String())
 	}
 	volume.Spec.Capacity = want.Spec.Capacity
-	if !reflect.DeepEqual(volume, want) || !proto.Equal(got.Request, creation.Request) || *got.Secret != *creation.Secret || *got.Origin != *creation.Origin ||
+	if !reflect.DeepEqual(volume, want) || !proto.Equal(got.Request, creation.Request) || *got.Secret != *creation.Secret || got.Origin != creation.Origin ||
 		!got.Began.Equal(creation.Began) || got.Made != nil || got.Handle() != "" {
 		t.Errorf("got  %v\nwant %v", got, creation)
 	}

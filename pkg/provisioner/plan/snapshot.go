@@ -76,18 +76,17 @@ func CheckSnapshot(snapshot *Snapshot) error {
 }
 
 // RestoreContent decides whether a claim's volume can be restored from a snapshot
-// that CheckSnapshot has passed. preventModeChange is the flag
-// --prevent-volume-mode-conversion.
-func RestoreContent(claim *corev1.PersistentVolumeClaim, snapshot *Snapshot, content *SnapshotContent, driver string, preventModeChange bool) (*csi.VolumeContentSource, error) {
+// that CheckSnapshot has passed.
+func RestoreContent(claim *corev1.PersistentVolumeClaim, snapshot *Snapshot, content *SnapshotContent, options Options) (*csi.VolumeContentSource, error) {
 	bound := content.Spec.VolumeSnapshotRef
 	switch {
 	case bound.UID != snapshot.UID || bound.Namespace != snapshot.Namespace || bound.Name != snapshot.Name:
 		return nil, refuseSnapshot(snapshot, "VolumeSnapshotContent %s is bound to another snapshot", content.Name)
-	case content.Spec.Driver != driver:
-		return nil, refuseSnapshot(snapshot, "it was made by CSI driver %s, the claim's volume is to be made by %s", content.Spec.Driver, driver)
+	case content.Spec.Driver != options.Driver.DriverName:
+		return nil, refuseSnapshot(snapshot, "it was made by CSI driver %s, the claim's volume is to be made by %s", content.Spec.Driver, options.Driver.DriverName)
 	case content.Status == nil || content.Status.SnapshotHandle == nil || *content.Status.SnapshotHandle == "":
 		return nil, refuseSnapshot(snapshot, "VolumeSnapshotContent %s has no snapshot handle yet", content.Name)
-	case preventModeChange && changesMode(claim, content):
+	case options.PreventModeConversion && changesMode(claim, content):
 		return nil, refuseSnapshot(snapshot, "it is of a volume of mode %s, and VolumeSnapshotContent %s does not have the annotation %s: \"true\"",
 			*content.Spec.SourceVolumeMode, content.Name, allowModeChange)
 	}

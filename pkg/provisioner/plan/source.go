@@ -30,6 +30,9 @@ type Origin struct {
 	Name      string     `json:"name"`
 }
 
+// IsZero is true for the Origin of an empty volume.
+func (o Origin) IsZero() bool { return o == Origin{} }
+
 // String is for messages.
 func (o Origin) String() string { return fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name) }
 
@@ -41,10 +44,10 @@ func (o Origin) Group() string {
 	return ""
 }
 
-// ClaimOriginOf is what a claim wants its volume to be filled from, nil for
-// nothing. foreign is true when it is something that another program fills
-// volumes from, whose claims are to be left alone.
-func ClaimOriginOf(claim *corev1.PersistentVolumeClaim) (origin *Origin, foreign bool) {
+// ClaimOriginOf is what a claim wants its volume to be filled from, zero for
+// nothing. foreign is true for a source that a volume populator handles; such
+// claims are left alone.
+func ClaimOriginOf(claim *corev1.PersistentVolumeClaim) (origin Origin, foreign bool) {
 	var group, kind, name string
 	namespace := claim.Namespace
 	switch spec := claim.Spec; {
@@ -63,50 +66,40 @@ func ClaimOriginOf(claim *corev1.PersistentVolumeClaim) (origin *Origin, foreign
 			group = *spec.DataSource.APIGroup
 		}
 	default:
-		return nil, false
+		return Origin{}, false
 	}
-	origin = &Origin{Kind: OriginKind(kind), Namespace: namespace, Name: name}
+	origin = Origin{Kind: OriginKind(kind), Namespace: namespace, Name: name}
 	known := origin.Kind == SnapshotOrigin || origin.Kind == ClaimOrigin
 	if !known || group != origin.Group() {
-		return nil, true
+		return Origin{}, true
 	}
 	return origin, false
 }
 
 // CheckOrigin refuses what needs no look at the origin itself.
-func CheckOrigin(origin Origin, claim *corev1.PersistentVolumeClaim, driver Abilities) error {
+func CheckOrigin(origin Origin, claim *corev1.PersistentVolumeClaim, options Options) error {
 	switch {
-	case origin.Namespace != claim.Namespace && !driver.CrossNamespace:
+	case origin.Namespace != claim.Namespace && !options.CrossNamespaceSources:
 		return fmt.Errorf("%w: %s is in another namespace, which needs --feature-gates=CrossNamespaceVolumeDataSource=true", ErrSource, origin)
-	case origin.Kind == SnapshotOrigin && !driver.Snapshots:
-		return fmt.Errorf("%w from %s: CSI driver %s does not declare CREATE_DELETE_SNAPSHOT", ErrSource, origin, driver.Name)
-	case origin.Kind == ClaimOrigin && !driver.Clones:
-		return fmt.Errorf("%w from %s: CSI driver %s does not declare CLONE_VOLUME", ErrSource, origin, driver.Name)
+	case origin.Kind == SnapshotOrigin && !options.Driver.Snapshots:
+		return fmt.Errorf("%w from %s: CSI driver %s does not declare CREATE_DELETE_SNAPSHOT", ErrSource, origin, options.Driver.DriverName)
+	case origin.Kind == ClaimOrigin && !options.Driver.Clones:
+		return fmt.Errorf("%w from %s: CSI driver %s does not declare CLONE_VOLUME", ErrSource, origin, options.Driver.DriverName)
 	case origin == Origin{Kind: ClaimOrigin, Namespace: claim.Namespace, Name: claim.Name}:
 		return fmt.Errorf("%w: the claim names itself as its source", ErrSource)
 	}
 	return nil
 }
 
-// Abilities are what decides whether an origin can be used at all.
-type Abilities struct {
-	// Name is the driver's.
-	Name string
-	// Snapshots, Clones and Modify are the driver's capabilities.
-	Snapshots, Clones, Modify bool
-	// CrossNamespace and Attributes are the feature gates.
-	CrossNamespace, Attributes bool
-}
-
 // Fill makes the volume one that is filled from origin.
 func (c *Creation) Fill(origin Origin, content *csi.VolumeContentSource) {
-	c.Origin = &origin
+	c.Origin = origin
 	c.Request.VolumeContentSource = content
 }
 
 // CloneContent decides whether a claim's volume can be cloned: volume is the
 // source's, nil when there is none.
-func CloneContent(claim, source *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, driver Abilities) (*csi.VolumeContentSource, error) {
+func CloneContent(claim, source *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, driver string) (*csi.VolumeContentSource, error) {
 	refuse := func(why string, args ...any) error {
 		return fmt.Errorf("%w from claim %s/%s: %s", ErrSource, source.Namespace, source.Name, fmt.Sprintf(why, args...))
 	}
@@ -119,8 +112,8 @@ func CloneContent(claim, source *corev1.PersistentVolumeClaim, volume *corev1.Pe
 		return nil, refuse("its volume %s does not exist", source.Spec.VolumeName)
 	case volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != source.UID:
 		return nil, refuse("its volume %s is bound to another claim", volume.Name)
-	case volume.Spec.CSI == nil || volume.Spec.CSI.Driver != driver.Name:
-		return nil, refuse("its volume %s is not one of CSI driver %s", volume.Name, driver.Name)
+	case volume.Spec.CSI == nil || volume.Spec.CSI.Driver != driver:
+		return nil, refuse("its volume %s is not one of CSI driver %s", volume.Name, driver)
 	case volume.Spec.CSI.VolumeHandle == "":
 		return nil, refuse("its volume %s has no volume handle", volume.Name)
 	case isBlock(claim) != isBlock(source):

@@ -46,22 +46,22 @@ func TestClaimOrigin(t *testing.T) {
 	tests := map[string]struct {
 		source  *corev1.TypedLocalObjectReference
 		ref     *corev1.TypedObjectReference
-		want    *Origin
+		want    Origin
 		foreign bool
 	}{
 		"none": {},
 		"snapshot": {
 			source: &corev1.TypedLocalObjectReference{APIGroup: new(SnapshotGroup), Kind: "VolumeSnapshot", Name: "s"},
-			want:   &Origin{Kind: SnapshotOrigin, Namespace: "team-a", Name: "s"},
+			want:   Origin{Kind: SnapshotOrigin, Namespace: "team-a", Name: "s"},
 		},
 		"claim": {
 			ref:  sourceRef("", "PersistentVolumeClaim", "c", ""),
-			want: &Origin{Kind: ClaimOrigin, Namespace: "team-a", Name: "c"},
+			want: Origin{Kind: ClaimOrigin, Namespace: "team-a", Name: "c"},
 		},
 		"the reference wins": {
 			source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "c"},
 			ref:    sourceRef("", "PersistentVolumeClaim", "c", "team-b"),
-			want:   &Origin{Kind: ClaimOrigin, Namespace: "team-b", Name: "c"},
+			want:   Origin{Kind: ClaimOrigin, Namespace: "team-b", Name: "c"},
 		},
 		"populator":         {ref: sourceRef("example.com", "Backup", "b", ""), foreign: true},
 		"snapshot of other": {ref: sourceRef("example.com", "VolumeSnapshot", "b", ""), foreign: true},
@@ -72,7 +72,7 @@ func TestClaimOrigin(t *testing.T) {
 			origin, foreign := ClaimOriginOf(testClaim(func(claim *corev1.PersistentVolumeClaim) {
 				claim.Spec.DataSource, claim.Spec.DataSourceRef = test.source, test.ref
 			}))
-			if foreign != test.foreign || (origin == nil) != (test.want == nil) || origin != nil && *origin != *test.want {
+			if foreign != test.foreign || origin != test.want {
 				t.Errorf("got %v, %v, want %v, %v", origin, foreign, test.want, test.foreign)
 			}
 		})
@@ -82,22 +82,22 @@ func TestClaimOrigin(t *testing.T) {
 func TestCheckOrigin(t *testing.T) {
 	snapshot, clone := Origin{SnapshotOrigin, "team-a", "s"}, Origin{ClaimOrigin, "team-a", "c"}
 	tests := map[string]struct {
-		origin Origin
-		driver Abilities
-		says   string
+		origin  Origin
+		options Options
+		says    string
 	}{
-		"restore":       {snapshot, Abilities{Snapshots: true}, ""},
-		"clone":         {clone, Abilities{Clones: true}, ""},
-		"no restore":    {snapshot, Abilities{Clones: true}, "CREATE_DELETE_SNAPSHOT"},
-		"no clone":      {clone, Abilities{Snapshots: true}, "CLONE_VOLUME"},
-		"of itself":     {Origin{ClaimOrigin, "team-a", "data"}, Abilities{Clones: true}, "itself"},
-		"gate is off":   {Origin{ClaimOrigin, "team-b", "c"}, Abilities{Clones: true}, "feature-gates"},
-		"gate is on":    {Origin{ClaimOrigin, "team-b", "c"}, Abilities{Clones: true, CrossNamespace: true}, ""},
-		"another's own": {Origin{ClaimOrigin, "team-b", "data"}, Abilities{Clones: true, CrossNamespace: true}, ""},
+		"restore":       {snapshot, Options{Driver: Capabilities{Snapshots: true}}, ""},
+		"clone":         {clone, Options{Driver: Capabilities{Clones: true}}, ""},
+		"no restore":    {snapshot, Options{Driver: Capabilities{Clones: true}}, "CREATE_DELETE_SNAPSHOT"},
+		"no clone":      {clone, Options{Driver: Capabilities{Snapshots: true}}, "CLONE_VOLUME"},
+		"of itself":     {Origin{ClaimOrigin, "team-a", "data"}, Options{Driver: Capabilities{Clones: true}}, "itself"},
+		"gate is off":   {Origin{ClaimOrigin, "team-b", "c"}, Options{Driver: Capabilities{Clones: true}}, "feature-gates"},
+		"gate is on":    {Origin{ClaimOrigin, "team-b", "c"}, Options{Driver: Capabilities{Clones: true}, CrossNamespaceSources: true}, ""},
+		"another's own": {Origin{ClaimOrigin, "team-b", "data"}, Options{Driver: Capabilities{Clones: true}, CrossNamespaceSources: true}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			checkRefusal(t, CheckOrigin(test.origin, testClaim(), test.driver), test.says)
+			checkRefusal(t, CheckOrigin(test.origin, testClaim(), test.options), test.says)
 		})
 	}
 }
@@ -141,7 +141,7 @@ func TestCloneContent(t *testing.T) {
 			if test.volume != nil {
 				volume = test.volume(volume)
 			}
-			content, err := CloneContent(testClaim(), source, volume, Abilities{Name: "nfs.example"})
+			content, err := CloneContent(testClaim(), source, volume, "nfs.example")
 			checkRefusal(t, err, test.says)
 			if err == nil && content.GetVolume().GetVolumeId() != "handle" {
 				t.Errorf("content is %v", content)
@@ -206,7 +206,9 @@ func TestRestoreContent(t *testing.T) {
 			apply(test.content, content)
 			err := CheckSnapshot(snapshot)
 			if err == nil {
-				got, restoreErr := RestoreContent(claim, snapshot, content, "nfs.example", !test.allow)
+				options := testOptions()
+				options.PreventModeConversion = !test.allow
+				got, restoreErr := RestoreContent(claim, snapshot, content, options)
 				if err = restoreErr; err == nil && got.GetSnapshot().GetSnapshotId() != "handle" {
 					t.Errorf("content is %v", got)
 				}
@@ -271,12 +273,13 @@ func TestModify(t *testing.T) {
 	if creation.Request.MutableParameters["mode"] != "0700" || *creation.Template.Spec.VolumeAttributesClassName != "gold" {
 		t.Errorf("got %v, %v", creation.Request.MutableParameters, creation.Template.Spec.VolumeAttributesClassName)
 	}
-	for says, driver := range map[string]Abilities{"feature-gates": {Modify: true}, "MODIFY_VOLUME": {Attributes: true}} {
-		if err := CheckAttributes("gold", driver); !errors.Is(err, ErrClaim) || !strings.Contains(err.Error(), says) {
+	modify := Capabilities{Modify: true}
+	for says, options := range map[string]Options{"feature-gates": {Driver: modify}, "MODIFY_VOLUME": {AttributesClasses: true}} {
+		if err := CheckAttributes("gold", options); !errors.Is(err, ErrClaim) || !strings.Contains(err.Error(), says) {
 			t.Errorf("CheckAttributes() = %v, want what says %q", err, says)
 		}
 	}
-	if err := CheckAttributes("gold", Abilities{Modify: true, Attributes: true}); err != nil {
+	if err := CheckAttributes("gold", Options{Driver: modify, AttributesClasses: true}); err != nil {
 		t.Error(err)
 	}
 }

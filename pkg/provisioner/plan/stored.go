@@ -17,7 +17,7 @@ type stored struct {
 	Request  json.RawMessage          `json:"request"`
 	Secret   *SecretRef               `json:"secret,omitempty"`
 	Template *corev1.PersistentVolume `json:"volume"`
-	Origin   *Origin                  `json:"origin,omitempty"`
+	Origin   Origin                   `json:"origin,omitzero"`
 	Topology bool                     `json:"topology,omitempty"`
 	Migrated bool                     `json:"migrated,omitempty"`
 	Began    time.Time                `json:"began,omitzero"`

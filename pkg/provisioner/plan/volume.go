@@ -54,13 +54,13 @@ func (c *Creation) Volume(response *csi.CreateVolumeResponse) (*corev1.Persisten
 	return volume, nil
 }
 
-// template is the PersistentVolume as far as it is known before the driver has
-// been asked.
-func template(options Options, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, pvName, fsType string, secrets map[Purpose]*SecretRef) *corev1.PersistentVolume {
+// template is the PersistentVolume as far as it is known before the volume exists.
+func (d draft) template() *corev1.PersistentVolume {
+	claim, class, secrets := d.claim, d.storageClass, d.secrets
 	annotations := annotations(secrets)
 	annotations[provisionedByAnnotation] = class.Provisioner
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: pvName, Annotations: annotations, Finalizers: []string{volumeFinalizer}},
+		ObjectMeta: metav1.ObjectMeta{Name: d.pvName, Annotations: annotations, Finalizers: []string{volumeFinalizer}},
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:                   claim.Spec.AccessModes,
 			MountOptions:                  class.MountOptions,
@@ -70,10 +70,10 @@ func template(options Options, claim *corev1.PersistentVolumeClaim, class *stora
 			ClaimRef:                      claimReference(claim),
 			StorageClassName:              class.Name,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver:                     options.DriverName,
-				ReadOnly:                   readOnly(options, claim),
-				FSType:                     fsType,
-				VolumeAttributes:           map[string]string{identityAttribute: options.Identity},
+				Driver:                     d.options.Driver.DriverName,
+				ReadOnly:                   d.readOnly(),
+				FSType:                     d.fsType(),
+				VolumeAttributes:           map[string]string{identityAttribute: d.options.Identity},
 				ControllerPublishSecretRef: secrets[ControllerPublishSecret].Reference(),
 				NodeStageSecretRef:         secrets[NodeStageSecret].Reference(),
 				NodePublishSecretRef:       secrets[NodePublishSecret].Reference(),
@@ -130,11 +130,11 @@ func volumeMode(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeMod
 	return &mode
 }
 
-func readOnly(options Options, claim *corev1.PersistentVolumeClaim) bool {
-	if !options.ReadOnlyPublish {
+func (d draft) readOnly() bool {
+	if !d.options.ReadOnlyPublish {
 		return false
 	}
-	for _, mode := range claim.Spec.AccessModes {
+	for _, mode := range d.claim.Spec.AccessModes {
 		if mode != corev1.ReadOnlyMany {
 			return false
 		}

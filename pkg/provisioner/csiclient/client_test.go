@@ -1,4 +1,4 @@
-package provisioner
+package csiclient
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 func TestConnectWaitsForTheDriver(t *testing.T) {
@@ -24,17 +25,17 @@ func TestConnectWaitsForTheDriver(t *testing.T) {
 	)
 	socket := filepath.Join(t.TempDir(), "csi.sock")
 	type result struct {
-		driver *Driver
+		driver *Client
 		err    error
 	}
 	connected := make(chan result, 1)
 	go func() {
-		driver, err := ConnectDriver(t.Context(), DriverConfig{Address: "unix://" + socket, Timeout: patience})
+		driver, err := Connect(t.Context(), Config{Address: "unix://" + socket, Timeout: patience})
 		connected <- result{driver, err}
 	}()
 	select {
 	case got := <-connected:
-		t.Fatalf("ConnectDriver() = %v without a socket", got.err)
+		t.Fatalf("Connect() = %v without a socket", got.err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	if err := scripted.Start(socket); err != nil {
@@ -43,7 +44,7 @@ func TestConnectWaitsForTheDriver(t *testing.T) {
 	defer scripted.Stop()
 	select {
 	case got := <-connected:
-		t.Fatalf("ConnectDriver() = %v before the driver was ready", got.err)
+		t.Fatalf("Connect() = %v before the driver was ready", got.err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	scripted.SetReady(true)
@@ -52,8 +53,8 @@ func TestConnectWaitsForTheDriver(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	defer got.driver.Close()
-	if want := (Facts{Name: driverName, SingleNodeMultiWriter: true}); got.driver.Facts() != want {
-		t.Errorf("Facts() = %+v, want %+v", got.driver.Facts(), want)
+	if want := (plan.Capabilities{DriverName: driverName, SingleNodeMultiWriter: true}); got.driver.Capabilities() != want {
+		t.Errorf("Capabilities() = %+v, want %+v", got.driver.Capabilities(), want)
 	}
 }
 
@@ -71,8 +72,8 @@ func TestConnectStopsWaiting(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			if _, err := ConnectDriver(ctx, DriverConfig{Address: socket, Timeout: patience}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("ConnectDriver() = %v, want %v", err, context.DeadlineExceeded)
+			if _, err := Connect(ctx, Config{Address: socket, Timeout: patience}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Connect() = %v, want %v", err, context.DeadlineExceeded)
 			}
 		})
 	}
@@ -90,23 +91,23 @@ func TestConnectRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scripted := drivertest.New(driverName)
 			test.change(scripted)
-			_, err := ConnectDriver(t.Context(), DriverConfig{Address: startDriver(t, scripted), Timeout: patience})
+			_, err := Connect(t.Context(), Config{Address: startDriver(t, scripted), Timeout: patience})
 			if !errors.Is(err, ErrUnsupportedDriver) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("ConnectDriver() = %v, want ErrUnsupportedDriver that says %q", err, test.says)
+				t.Errorf("Connect() = %v, want ErrUnsupportedDriver that says %q", err, test.says)
 			}
 		})
 	}
 }
 
 func TestConnectRefusesBadConfig(t *testing.T) {
-	for _, config := range []DriverConfig{
+	for _, config := range []Config{
 		{Address: "", Timeout: patience},
 		{Address: "run/csi.sock", Timeout: patience},
 		{Address: "tcp://127.0.0.1:1", Timeout: patience},
 		{Address: "/run/csi.sock"},
 	} {
-		if _, err := ConnectDriver(t.Context(), config); err == nil {
-			t.Errorf("ConnectDriver(%+v) accepted", config)
+		if _, err := Connect(t.Context(), config); err == nil {
+			t.Errorf("Connect(%+v) accepted", config)
 		}
 	}
 }
@@ -117,7 +118,7 @@ func TestCallsAreLimited(t *testing.T) {
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
 	})
-	driver, err := ConnectDriver(t.Context(), DriverConfig{Address: startDriver(t, scripted), Timeout: 50 * time.Millisecond})
+	driver, err := Connect(t.Context(), Config{Address: startDriver(t, scripted), Timeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestDriverRestart(t *testing.T) {
 	}
 	eventually(t, "a call notices that the driver is away", func() bool {
 		call()
-		return driver.away.Load()
+		return driver.disconnected.Load()
 	})
 	for range 3 {
 		if answer, late := call(); answer != codes.Unavailable || late {
@@ -160,7 +161,7 @@ func TestDriverRestart(t *testing.T) {
 		_, err := driver.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "a"})
 		return err == nil
 	})
-	if !driver.Facts().SingleNodeMultiWriter {
+	if !driver.Capabilities().SingleNodeMultiWriter {
 		t.Error("capabilities were not read again")
 	}
 	select {
@@ -176,7 +177,7 @@ func TestDriverComesBackOnAnotherNode(t *testing.T) {
 	scripted.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
 	scripted.SetPlace(map[string]string{"zone": "a"})
 	socket := startDriver(t, scripted)
-	driver, err := ConnectDriver(t.Context(), DriverConfig{Address: socket, Timeout: patience, OwnNode: true})
+	driver, err := Connect(t.Context(), Config{Address: socket, Timeout: patience, NodeTopology: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,5 +253,47 @@ func TestAnotherDriverOnTheSocket(t *testing.T) {
 				t.Errorf("the other driver got %v", creates)
 			}
 		})
+	}
+}
+
+func TestNodeTopology(t *testing.T) {
+	driver := drivertest.New(driverName)
+	driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
+	socket := startDriver(t, driver)
+	ask := func() (*Client, error) {
+		return Connect(t.Context(), Config{Address: socket, Timeout: patience, NodeTopology: true})
+	}
+	if _, err := ask(); !errors.Is(err, ErrUnsupportedDriver) {
+		t.Errorf("without a place: %v", err)
+	}
+	driver.SetPlace(map[string]string{"zone": "a"})
+	connected, err := ask()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connected.Close()
+	if got := connected.Capabilities().NodeTopology.GetSegments()["zone"]; got != "a" {
+		t.Errorf("it is in %q", got)
+	}
+	// It moves.
+	if err := driver.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	driver.SetPlace(map[string]string{"zone": "b"})
+	if err := driver.Start(socket); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "that is noticed", func() bool {
+		_, _ = connected.GetCapacity(t.Context(), &csi.GetCapacityRequest{})
+		select {
+		case err := <-connected.Lost():
+			return errors.Is(err, ErrDriverChanged)
+		default:
+			return false
+		}
+	})
+	driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE)
+	if _, err := ask(); !errors.Is(err, ErrUnsupportedDriver) {
+		t.Errorf("without topology: %v", err)
 	}
 }

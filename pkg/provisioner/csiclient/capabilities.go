@@ -1,4 +1,4 @@
-package provisioner
+package csiclient
 
 import (
 	"context"
@@ -16,37 +16,17 @@ import (
 
 const probeInterval = time.Second
 
-var errNotReady = errors.New("driver says it is not ready")
+var errNotReady = errors.New("driver is not ready")
 
-// Facts are what a driver says of itself.
-type Facts struct {
-	// Name is the driver's, as in a StorageClass's provisioner.
-	Name string
-	// Topology is of a driver whose volumes cannot be reached from every node.
-	Topology bool
-	// Attaches is of a driver that attaches volumes to nodes before they are used.
-	Attaches bool
-	// Capacity is of a driver that can tell how much room it has.
-	Capacity bool
-	// SingleNodeMultiWriter tells ReadWriteOnce from ReadWriteOncePod.
-	SingleNodeMultiWriter bool
-	// Snapshots, Clones and Modify are the capabilities CREATE_DELETE_SNAPSHOT,
-	// CLONE_VOLUME and MODIFY_VOLUME.
-	Snapshots, Clones, Modify bool
-	// Place is where in its topology the driver's own node is; nil unless
-	// DriverConfig.OwnNode asked for it.
-	Place *csi.Topology
-}
-
-// readFacts asks until the driver answers; only an answer that waiting will not
-// change is an error.
-func readFacts(ctx context.Context, conn *grpc.ClientConn, config DriverConfig) (*Facts, error) {
+// awaitCapabilities retries until the driver answers. It returns only errors that
+// waiting cannot resolve.
+func awaitCapabilities(ctx context.Context, conn *grpc.ClientConn, config Config) (*plan.Capabilities, error) {
 	logger := klog.FromContext(ctx)
 	reported := ""
 	for {
-		facts, err := askFacts(ctx, conn, config)
+		capabilities, err := readCapabilities(ctx, conn, config)
 		if err == nil {
-			return facts, nil
+			return capabilities, nil
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -66,7 +46,7 @@ func readFacts(ctx context.Context, conn *grpc.ClientConn, config DriverConfig) 
 	}
 }
 
-func askFacts(ctx context.Context, conn *grpc.ClientConn, config DriverConfig) (*Facts, error) {
+func readCapabilities(ctx context.Context, conn *grpc.ClientConn, config Config) (*plan.Capabilities, error) {
 	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
 	defer cancel()
 	ready, err := rpc.Probe(ctx, conn)
@@ -78,7 +58,7 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, config DriverConfig) (
 	}
 	name, err := rpc.GetDriverName(ctx, conn)
 	if err != nil {
-		return nil, fmt.Errorf("get its name: %w", err)
+		return nil, fmt.Errorf("get driver name: %w", err)
 	}
 	services, err := rpc.GetPluginCapabilities(ctx, conn)
 	if err != nil {
@@ -94,34 +74,35 @@ func askFacts(ctx context.Context, conn *grpc.ClientConn, config DriverConfig) (
 	if !methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME] {
 		return nil, fmt.Errorf("%w: %s does not declare CREATE_DELETE_VOLUME", ErrUnsupportedDriver, name)
 	}
-	facts := &Facts{
-		Name:                  name,
+	capabilities := &plan.Capabilities{
+		DriverName:            name,
 		Topology:              services[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS],
-		Attaches:              methods[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME],
+		Attach:                methods[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME],
 		Capacity:              methods[csi.ControllerServiceCapability_RPC_GET_CAPACITY],
 		SingleNodeMultiWriter: methods[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER],
 		Snapshots:             methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT],
 		Clones:                methods[csi.ControllerServiceCapability_RPC_CLONE_VOLUME],
 		Modify:                methods[csi.ControllerServiceCapability_RPC_MODIFY_VOLUME],
 	}
-	if config.OwnNode {
-		facts.Place, err = askPlace(ctx, conn, facts)
+	if config.NodeTopology {
+		capabilities.NodeTopology, err = readNodeTopology(ctx, conn, capabilities)
 	}
-	return facts, err
+	return capabilities, err
 }
 
-// askPlace is for a driver that runs beside this process, on the node that it
-// makes volumes on.
-func askPlace(ctx context.Context, conn *grpc.ClientConn, facts *Facts) (*csi.Topology, error) {
-	if !facts.Topology {
-		return nil, fmt.Errorf("%w: %s does not declare VOLUME_ACCESSIBILITY_CONSTRAINTS, so its volumes do not say which node they are on", ErrUnsupportedDriver, facts.Name)
+// readNodeTopology is for a driver that runs beside this process, on the node that
+// its volumes are on.
+func readNodeTopology(ctx context.Context, conn *grpc.ClientConn, capabilities *plan.Capabilities) (*csi.Topology, error) {
+	name := capabilities.DriverName
+	if !capabilities.Topology {
+		return nil, fmt.Errorf("%w: %s does not declare VOLUME_ACCESSIBILITY_CONSTRAINTS, so its volumes cannot be assigned to nodes", ErrUnsupportedDriver, name)
 	}
 	info, err := csi.NewNodeClient(conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("ask %s where its node is: %w", facts.Name, err)
+		return nil, fmt.Errorf("get node topology of %s: %w", name, err)
 	}
 	if len(info.GetAccessibleTopology().GetSegments()) == 0 {
-		return nil, fmt.Errorf("%w: %s does not say where its node is: NodeGetInfo has no accessible topology", ErrUnsupportedDriver, facts.Name)
+		return nil, fmt.Errorf("%w: NodeGetInfo of %s returns no accessible topology", ErrUnsupportedDriver, name)
 	}
 	return info.GetAccessibleTopology(), nil
 }

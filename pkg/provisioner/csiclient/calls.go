@@ -1,4 +1,4 @@
-package provisioner
+package csiclient
 
 import (
 	"context"
@@ -10,26 +10,21 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// callLevel is the verbosity at which calls are logged, as csi-lib-utils has it.
+// callLevel is the verbosity at which csi-lib-utils logs calls.
 const callLevel = 5
 
-// quiet has nothing logged. What csi-lib-utils says of calls has the driver's
-// errors as they are, and client-go has whole objects: with a secret in them.
-func quiet(ctx context.Context) context.Context {
-	return klog.NewContext(ctx, klog.Logger{})
-}
-
 func call[Request, Response any](
-	ctx context.Context, d *Driver, name string,
+	ctx context.Context, c *Client, name string,
 	method func(context.Context, *Request, ...grpc.CallOption) (*Response, error),
 	request *Request,
 ) (*Response, error) {
-	if d.away.Load() {
-		// Without this, calls would wait out their timeout and hold a worker each.
-		return nil, plan.Unreachable(d.config.Address)
+	if c.disconnected.Load() {
+		// Otherwise each call would occupy a worker until its timeout.
+		return nil, plan.Unreachable(c.config.Address)
 	}
 	logger := klog.FromContext(ctx).V(callLevel)
-	ctx, cancel := context.WithTimeout(quiet(ctx), d.config.Timeout)
+	// csi-lib-utils would log the driver's errors unredacted.
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), c.config.Timeout)
 	defer cancel()
 	logger.Info("GRPC call", "method", name, "request", protosanitizer.StripSecrets(request))
 	response, err := method(ctx, request)
@@ -39,13 +34,13 @@ func call[Request, Response any](
 	return response, err
 }
 
-// redacted is the error's text without the secrets that the request has.
+// redacted is the error's text without the secrets of the request.
 func redacted(request any, err error) string {
 	if err == nil {
 		return ""
 	}
 	if r, ok := request.(interface{ GetSecrets() map[string]string }); ok {
-		return redactor(r.GetSecrets())(err.Error())
+		return plan.Redactor(r.GetSecrets())(err.Error())
 	}
 	return err.Error()
 }
