@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/observe"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
@@ -79,7 +80,7 @@ func (a *App) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	if a.http != nil {
-		klog.FromContext(ctx).Info("Serving metrics and health", "address", a.http.Addr().String())
+		klog.FromContext(ctx).Info("Serving metrics and health", logkeys.Address, a.http.Addr().String())
 		group.Go(func() error { return a.http.Run(serving) })
 	}
 	group.Go(func() error {
@@ -101,7 +102,7 @@ func (a *App) provision(ctx context.Context) error {
 	}
 	defer func() { _ = driver.Close() }()
 	name := driver.Capabilities().DriverName
-	logger.Info("CSI driver is ready", "driver", name, "address", a.config.CSIAddress)
+	logger.Info("CSI driver is ready", logkeys.Driver, name, logkeys.Address, a.config.CSIAddress)
 
 	p, err := a.provisioner(driver)
 	if err != nil {

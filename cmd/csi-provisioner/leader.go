@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 const (
@@ -98,7 +100,7 @@ func (e *election) run(ctx context.Context, name string, work func(context.Conte
 			OnStartedLeading: func(lead context.Context) { leading <- lead },
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(identity string) {
-				klog.FromContext(ctx).Info("Leader", "identity", identity, "self", identity == lock.Identity())
+				klog.FromContext(ctx).Info("Leader", logkeys.Identity, identity, logkeys.Self, identity == lock.Identity())
 			},
 		},
 	})
@@ -166,11 +168,11 @@ func (e *election) release(ctx context.Context, lock resourcelock.Interface) {
 		}
 		switch {
 		case err == nil:
-			logger.Info("Gave the lease back", "lease", lock.Describe())
+			logger.Info("Gave the lease back", logkeys.Lease, lock.Describe())
 			return
 		case !apierrors.IsConflict(err):
 			// It runs out by itself.
-			logger.Error(err, "Cannot give the lease back", "lease", lock.Describe())
+			logger.Error(err, "Cannot give the lease back", logkeys.Lease, lock.Describe())
 			return
 		}
 	}

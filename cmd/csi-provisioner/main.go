@@ -15,6 +15,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 // version is set when linking.
@@ -51,6 +53,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Starting csi-provisioner", "version", version)
+	klog.FromContext(ctx).Info("Starting csi-provisioner", logkeys.Version, version)
 	return app.Run(ctx)
 }

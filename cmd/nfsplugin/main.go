@@ -15,6 +15,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 // version is set when linking.
@@ -49,12 +51,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	for _, name := range flags.ignored {
-		klog.FromContext(ctx).Info("A flag of csi-driver-nfs means nothing here and is ignored", "flag", "--"+name)
+		klog.FromContext(ctx).Info("A flag of csi-driver-nfs means nothing here and is ignored", logkeys.Flag, "--"+name)
 	}
 	app, err := New(ctx, flags.config)
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Starting nfsplugin", "version", version, "mode", flags.config.Mode)
+	klog.FromContext(ctx).Info("Starting nfsplugin", logkeys.Version, version, logkeys.Mode, flags.config.Mode)
 	return app.Run(ctx)
 }

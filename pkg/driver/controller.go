@@ -11,6 +11,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -109,7 +110,7 @@ func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 	if errors.Is(err, volume.ErrForeignID) {
 		// CSI spec, DeleteVolume: no such volume is success. This driver cannot
 		// have made it, yet somebody believes so.
-		klog.FromContext(ctx).Error(err, "Deleting a volume that cannot be of this driver: nothing done", keyVolumeID, req.GetVolumeId())
+		klog.FromContext(ctx).Error(err, "Deleting a volume that cannot be of this driver: nothing done", logkeys.VolumeID, req.GetVolumeId())
 		return &csi.DeleteVolumeResponse{}, nil
 	}
 	if err != nil {

@@ -13,13 +13,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Keys of log lines.
-const (
-	keyVolumeID = "volumeID"
-	keyTarget   = "target"
-	keySource   = "source"
-)
-
 var (
 	errNoVolumeID = fmt.Errorf("%w: no volume ID", volume.ErrInvalid)
 	// errPublishedOtherwise: something else, or the volume in another way, is

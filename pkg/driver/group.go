@@ -9,11 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
-
-const keyGroupID = "groupSnapshotID"
 
 // Groups is what the GroupController service needs of store.Store.
 type Groups interface {
@@ -92,7 +91,7 @@ func (g *groupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *cs
 	id, err := groupID(req)
 	if errors.Is(err, volume.ErrForeignID) {
 		// CSI spec, DeleteVolumeGroupSnapshot: no such group is success.
-		klog.FromContext(ctx).Error(err, "Deleting a group snapshot that cannot be of this driver: nothing done", keyGroupID, req.GetGroupSnapshotId())
+		klog.FromContext(ctx).Error(err, "Deleting a group snapshot that cannot be of this driver: nothing done", logkeys.GroupSnapshotID, req.GetGroupSnapshotId())
 		return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/keylock"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -75,7 +76,7 @@ func (p *publisher) publishLocked(ctx context.Context, pub publication) error {
 	if err := p.mount(ctx, pub); err != nil {
 		// Nothing is mounted; without the directory kubelet sees that too.
 		if rmErr := os.Remove(pub.mount.Target); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
-			klog.FromContext(ctx).Error(rmErr, "Could not remove the target of a failed publish", keyTarget, pub.mount.Target)
+			klog.FromContext(ctx).Error(rmErr, "Could not remove the target of a failed publish", logkeys.Target, pub.mount.Target)
 		}
 		return err
 	}
@@ -147,7 +148,7 @@ func (p *publisher) settle(ctx context.Context, pub publication) (done bool, err
 		// on when it comes back.
 		return true, nil
 	case errors.Is(err, volume.ErrStale):
-		klog.FromContext(ctx).Info("Replacing a stale mount", keyTarget, pub.mount.Target, keySource, top.Source, "err", err)
+		klog.FromContext(ctx).Info("Replacing a stale mount", logkeys.Target, pub.mount.Target, logkeys.Source, top.Source, logkeys.Err, err)
 		return false, p.mounter.Unmount(ctx, pub.mount.Target)
 	}
 	return false, err

@@ -9,11 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
-
-const keySnapshotID = "snapshotID"
 
 // Snapshots is what the Controller service needs of store.Store for snapshots.
 type Snapshots interface {
@@ -90,7 +89,7 @@ func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 	id, err := volume.ParseSnapshotID(req.GetSnapshotId())
 	if errors.Is(err, volume.ErrForeignID) {
 		// CSI spec, DeleteSnapshot: no such snapshot is success.
-		klog.FromContext(ctx).Error(err, "Deleting a snapshot that cannot be of this driver: nothing done", keySnapshotID, req.GetSnapshotId())
+		klog.FromContext(ctx).Error(err, "Deleting a snapshot that cannot be of this driver: nothing done", logkeys.SnapshotID, req.GetSnapshotId())
 		return &csi.DeleteSnapshotResponse{}, nil
 	}
 	if err != nil {

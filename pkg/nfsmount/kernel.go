@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/keylock"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -141,10 +142,10 @@ func (k *Kernel) mount(ctx context.Context, m Mount) error {
 func (k *Kernel) undo(ctx context.Context, m Mount) {
 	log := klog.FromContext(ctx)
 	if err := k.sys.unmount(m.Target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-		log.Error(err, "Could not undo a mount that came too late", "source", m.Source(), "target", m.Target)
+		log.Error(err, "Could not undo a mount that came too late", logkeys.Source, m.Source(), logkeys.Target, m.Target)
 		return
 	}
-	log.Info("Undid a mount that came too late", "source", m.Source(), "target", m.Target)
+	log.Info("Undid a mount that came too late", logkeys.Source, m.Source(), logkeys.Target, m.Target)
 }
 
 func (k *Kernel) lock(ctx context.Context, m Mount) (unlock func(), err error) {
@@ -169,7 +170,7 @@ func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 		v := versions[at]
 		noLock := v.major == 3 && !m.Options.saysLocking() && !k.statd(ctx)
 		if noLock {
-			klog.FromContext(ctx).V(2).Info("No rpc.statd runs here: NFSv3 locks count on this node only", "source", m.Source())
+			klog.FromContext(ctx).V(2).Info("No rpc.statd runs here: NFSv3 locks count on this node only", logkeys.Source, m.Source())
 		}
 		err := k.withFlavor(m, v, func(sec string) error {
 			return k.sys.mount(m.Source(), m.Target, v.fsType(), m.Options.flags, m.Options.dataFor(v, addr, noLock)+sec)

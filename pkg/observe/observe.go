@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 const (
@@ -166,7 +168,7 @@ func checkHandler(path string, check Check) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 		defer cancel()
 		if err := check(ctx); err != nil {
-			klog.FromContext(r.Context()).Error(err, "Health check failed", "path", path)
+			klog.FromContext(r.Context()).Error(err, "Health check failed", logkeys.Path, path)
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

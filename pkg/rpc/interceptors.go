@@ -14,16 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
-)
 
-// Keys of log lines.
-const (
-	keyMethod   = "method"
-	keyCode     = "code"
-	keyDuration = "duration"
-	keyRequest  = "request"
-	keyResponse = "response"
-	keyCall     = "call"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 // probe is called every few seconds and tells nothing when it succeeds.
@@ -35,22 +27,22 @@ func observe(log klog.Logger, durations *prometheus.HistogramVec) grpc.UnaryServ
 	var calls atomic.Uint64
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		method := path.Base(info.FullMethod)
-		log := log.WithValues(keyMethod, method, keyCall, calls.Add(1))
+		log := log.WithValues(logkeys.Method, method, logkeys.Call, calls.Add(1))
 		level := 2
 		if method == probe {
 			level = 6
 		}
-		log.V(level+2).Info("Call", keyRequest, protosanitizer.StripSecrets(req))
+		log.V(level+2).Info("Call", logkeys.Request, protosanitizer.StripSecrets(req))
 		began := time.Now()
 		resp, err := handler(klog.NewContext(ctx, log), req)
 		took := time.Since(began)
 		durations.WithLabelValues(method, status.Code(err).String()).Observe(took.Seconds())
 		if err != nil {
-			log.Error(err, "Call failed", keyCode, status.Code(err).String(), keyDuration, took, keyRequest, protosanitizer.StripSecrets(req))
+			log.Error(err, "Call failed", logkeys.Code, status.Code(err).String(), logkeys.Duration, took, logkeys.Request, protosanitizer.StripSecrets(req))
 			return resp, err
 		}
-		log.V(level).Info("Call done", keyDuration, took)
-		log.V(level+2).Info("Answer", keyResponse, protosanitizer.StripSecrets(resp))
+		log.V(level).Info("Call done", logkeys.Duration, took)
+		log.V(level+2).Info("Answer", logkeys.Response, protosanitizer.StripSecrets(resp))
 		return resp, nil
 	}
 }
@@ -61,7 +53,7 @@ func newDurations() *prometheus.HistogramVec {
 		Help: "Time from a CSI call to its answer, by method and gRPC code.",
 		// From a stat on a warm share to kubelet's patience of two minutes.
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
-	}, []string{keyMethod, keyCode})
+	}, []string{"method", "code"})
 }
 
 // recoverPanics turns a panic into INTERNAL: one bad call must not end the
@@ -70,7 +62,7 @@ func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle
 	defer func() {
 		if p := recover(); p != nil {
 			what := fmt.Errorf("panic: %s", strip(fmt.Sprint(p), secretsOf(req)))
-			klog.FromContext(ctx).Error(what, "A call panicked", "stack", string(debug.Stack()))
+			klog.FromContext(ctx).Error(what, "A call panicked", logkeys.Stack, string(debug.Stack()))
 			resp, err = nil, status.Error(codes.Internal, what.Error())
 		}
 	}()

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 // ErrNotRegistered is that kubelet has refused the driver.
@@ -90,7 +92,7 @@ func (s *registrationServer) GetInfo(context.Context, *registerapi.InfoRequest) 
 
 func (s *registrationServer) NotifyRegistrationStatus(ctx context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	if status.GetPluginRegistered() {
-		klog.FromContext(ctx).Info("Kubelet registered the driver", "driver", s.cfg.DriverName)
+		klog.FromContext(ctx).Info("Kubelet registered the driver", logkeys.Driver, s.cfg.DriverName)
 		return &registerapi.RegistrationStatusResponse{}, nil
 	}
 	select {

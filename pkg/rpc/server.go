@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 // window is how much of a request may be under way: more than any has.
@@ -83,7 +85,7 @@ func serve(ctx context.Context, s *grpc.Server, ln net.Listener, drain time.Dura
 	select {
 	case <-drained:
 	case <-timer.C:
-		klog.FromContext(ctx).Info("Calls did not finish in time and are cut off", "drainTimeout", drain)
+		klog.FromContext(ctx).Info("Calls did not finish in time and are cut off", logkeys.DrainTimeout, drain)
 		s.Stop() // and not wait on: a call can be stuck in the kernel
 	}
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -205,7 +206,7 @@ func (c *Cache) open(e *entry) error {
 func (c *Cache) inTable(dir string) nfsmount.Entry {
 	e, mounted, err := c.cfg.Mounter.MountAt(c.ctx, dir)
 	if err != nil {
-		klog.FromContext(c.ctx).Error(err, "Could not look up the mount of a share", "target", dir)
+		klog.FromContext(c.ctx).Error(err, "Could not look up the mount of a share", logkeys.Target, dir)
 	}
 	if !mounted {
 		return nfsmount.Entry{Target: dir}
@@ -224,6 +225,6 @@ func (c *Cache) unmount(e *entry) {
 	}
 	err := errors.Join(errors.Join(errs...), c.cfg.Mounter.Unmount(ctx, e.dir), os.Remove(e.dir))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Could not take away the mount of a share", "source", e.export.String(), "target", e.dir)
+		klog.FromContext(ctx).Error(err, "Could not take away the mount of a share", logkeys.Source, e.export.String(), logkeys.Target, e.dir)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -94,7 +95,7 @@ func clean(ctx context.Context, m Mounter, dir string) error {
 	}
 	for _, e := range table {
 		if strings.HasPrefix(e.Target, dir+"/") {
-			klog.FromContext(ctx).Info("Unmounting what an earlier process left", "target", e.Target, "source", e.Source)
+			klog.FromContext(ctx).Info("Unmounting what an earlier process left", logkeys.Target, e.Target, logkeys.Source, e.Source)
 			if err := m.Unmount(ctx, e.Target); err != nil {
 				return err
 			}
