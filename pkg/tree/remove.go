@@ -92,7 +92,7 @@ func Remove(ctx context.Context, root *os.Root, name string, workers int) (int64
 func (r Removal) run(ctx context.Context, name string, in *os.File, do func(context.Context, *remover, *directory)) (removed int64, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w := &remover{Removal: r, fail: stop, slots: make(chan struct{}, max(r.Workers-1, 0))}
+	w := &remover{Removal: r, fail: stop, slots: make(chan struct{}, max(r.Workers-1, 0)), large: make(chan struct{}, largePieces)}
 	st, err := fsat.Stat(int(in.Fd()), in.Name())
 	if err != nil {
 		return 0, err
@@ -119,7 +119,8 @@ type remover struct {
 	fail func(error)
 	// slots are the workers beside the calling goroutine.
 	slots chan struct{}
-	dev   uint64 // of the file system that the tree is in
+	large chan struct{} // large pieces of listings in use
+	dev   uint64        // of the file system that the tree is in
 
 	removed, changes, pending atomic.Int64
 

@@ -12,15 +12,37 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-//nolint:gochecknoglobals // a pool is shared by all
-var pieces = sync.Pool{New: func() any {
-	b := make([]byte, pieceSize)
-	return &b
-}}
+// Bytes of a directory's listing in memory at a time, for each directory that is open:
+// some hundred entries, or some thousand for the first largePieces of them. A change
+// to a directory ends what the NFS client knows of its listing, and what it asks for
+// next is long, however little of it is read.
+const (
+	pieceSize      = 16 << 10
+	largePieceSize = 128 << 10
+	largePieces    = 32
+)
 
-// pieceSize is how many bytes of a directory's listing are in memory at a time:
-// some hundred entries, for each directory that is open.
-const pieceSize = 16 << 10
+//nolint:gochecknoglobals // pools are shared by all
+var pieces, largeOnes = pieceOf(pieceSize), pieceOf(largePieceSize)
+
+func pieceOf(size int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		b := make([]byte, size)
+		return &b
+	}}
+}
+
+// piece is a buffer for a listing. Release it after use.
+func (w *remover) piece() (buf []byte, release func()) {
+	pool, free := pieces, func() {}
+	select {
+	case w.large <- struct{}{}:
+		pool, free = largeOnes, func() { <-w.large }
+	default:
+	}
+	b := pool.Get().(*[]byte) //nolint:forcetypeassert // nothing else is put in
+	return *b, func() { pool.Put(b); free() }
+}
 
 // open opens a directory of d if it is of the same file system. It does not wait
 // for anybody, whatever has been put in its place.

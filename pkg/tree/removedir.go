@@ -175,9 +175,9 @@ func (w *remover) empty(ctx context.Context, d *directory) (all bool) {
 // itself. What is no directory is removed by this goroutine: unlink(2) holds its
 // directory locked until the server has answered, and others would only wait.
 func (w *remover) sweep(ctx context.Context, d *directory) (all bool) {
-	piece := pieces.Get().(*[]byte) //nolint:forcetypeassert // nothing else is put in
-	defer pieces.Put(piece)
-	list, work := listing{fd: d.fd, buf: *piece}, w.work()
+	buf, release := w.piece()
+	defer release()
+	list, work := listing{fd: d.fd, buf: buf}, w.work()
 	for n := 0; ctx.Err() == nil; n++ {
 		look := n > 0 && len(list.left) == 0
 		e, err := list.next()
