@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/nfs-csi/nfs-csi/pkg/keylock"
+	"github.com/nfs-csi/nfs-csi/pkg/keyed"
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -36,8 +36,8 @@ type publication struct {
 type publisher struct {
 	mounter Mounter
 	own     string // directory of the controller's mounts, which are no publications
-	targets keylock.Locker[string]
-	sources keylock.Locker[string] // taken after targets, for publications that are to be alone
+	targets keyed.Limiter[string]
+	sources keyed.Limiter[string] // taken after targets, for publications that are to be alone
 }
 
 func (p *publisher) publish(ctx context.Context, pub publication) error {
@@ -51,7 +51,7 @@ func (p *publisher) publish(ctx context.Context, pub publication) error {
 		return fmt.Errorf("publish: %w", err)
 	}
 	pub.mount.Target = target
-	unlock, err := p.targets.Lock(ctx, target)
+	unlock, err := p.targets.Acquire(ctx, target)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (p *publisher) publishLocked(ctx context.Context, pub publication) error {
 
 func (p *publisher) mount(ctx context.Context, pub publication) error {
 	if pub.alone {
-		unlock, err := p.sources.Lock(ctx, pub.mount.Source())
+		unlock, err := p.sources.Acquire(ctx, pub.mount.Source())
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (p *publisher) unpublish(ctx context.Context, target string) error {
 	if err != nil {
 		return fmt.Errorf("unpublish: %w", err)
 	}
-	unlock, err := p.targets.Lock(ctx, target)
+	unlock, err := p.targets.Acquire(ctx, target)
 	if err != nil {
 		return err
 	}

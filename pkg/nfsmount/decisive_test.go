@@ -76,7 +76,7 @@ func TestLockingOptionsArePassedOn(t *testing.T) {
 // Who gave up waiting for a server does not keep its mount point to itself.
 func TestGivenUpMountFreesItsTarget(t *testing.T) {
 	k, m := kernelWith(t, syscalls{})
-	free, err := k.servers.Lock(t.Context(), m.Export.Server)
+	free, err := k.servers.Acquire(t.Context(), m.Export.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestGivenUpMountFreesItsTarget(t *testing.T) {
 	}
 	long, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	unlock, err := k.targets.Lock(long, m.Target)
+	unlock, err := k.targets.Acquire(long, m.Target)
 	if err != nil {
 		t.Fatalf("after it: %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/nfs-csi/nfs-csi/pkg/keylock"
+	"github.com/nfs-csi/nfs-csi/pkg/keyed"
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -52,8 +52,8 @@ type Kernel struct {
 	// servers: one mount(2) per server at a time, so that a server that hangs
 	// costs one thread. targets: an abandoned mount must be settled before
 	// another is made at the same place, or its undoing would hit the wrong one.
-	servers keylock.Locker[string]
-	targets keylock.Locker[string]
+	servers keyed.Limiter[string]
+	targets keyed.Limiter[string]
 
 	flavors  flavors
 	unmounts flights[struct{}]
@@ -149,11 +149,11 @@ func (k *Kernel) undo(ctx context.Context, m Mount) {
 }
 
 func (k *Kernel) lock(ctx context.Context, m Mount) (unlock func(), err error) {
-	unlockTarget, err := k.targets.Lock(ctx, m.Target)
+	unlockTarget, err := k.targets.Acquire(ctx, m.Target)
 	if err != nil {
 		return nil, err
 	}
-	unlockServer, err := k.servers.Lock(ctx, m.Export.Server)
+	unlockServer, err := k.servers.Acquire(ctx, m.Export.Server)
 	if err != nil {
 		unlockTarget()
 		return nil, err

@@ -20,6 +20,11 @@ import (
 // acquire is one of the two ways to a share.
 type acquire func(ctx context.Context) (*share.Handle, error)
 
+// callsAtATime is how many calls work on one server. A server that dies blocks at
+// most that many threads, which cannot be taken back; further callers fail with
+// volume.ErrUnreachable.
+const callsAtATime = 64
+
 // askAgain is how often a caller who waits for a job asks whether the server is
 // still there.
 const askAgain = 3 * time.Second
@@ -37,13 +42,13 @@ func (s *Store) withVolume(ctx context.Context, k key, get acquire, job func(con
 	defer stop()
 	done := make(chan error, 1)
 	s.jobs.Go(func() {
-		unlock, err := s.locks.Lock(waiting, k)
+		unlock, err := s.locks.Acquire(waiting, k)
 		if err != nil {
 			done <- err
 			return
 		}
 		defer unlock()
-		release, err := s.calls.take(waiting, k.export.Server)
+		release, err := s.calls.Acquire(waiting, k.export.Server)
 		if err != nil {
 			done <- err
 			return
@@ -96,7 +101,7 @@ const serverTick = 10 * time.Millisecond
 // alone is withVolume for a job that has its own goroutine, and goes on when the
 // server comes back.
 func (s *Store) alone(ctx context.Context, k key, get acquire, job func(context.Context, *share.Handle) error) error {
-	unlock, err := s.locks.Lock(ctx, k)
+	unlock, err := s.locks.Acquire(ctx, k)
 	if err != nil {
 		return err
 	}

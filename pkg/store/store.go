@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/keylock"
+	"github.com/nfs-csi/nfs-csi/pkg/keyed"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -60,11 +60,11 @@ type Config struct {
 // Store of volumes.
 type Store struct {
 	cfg     Config
-	locks   keylock.Locker[key]
+	locks   keyed.Limiter[key]
 	reclaim *reclaimer
 	copies  *jobs
 	// calls and slots bound what a server that dies holds up.
-	calls    turns
+	calls    *keyed.Limiter[string] // by server
 	slots    *slots
 	jobs     sync.WaitGroup
 	known    known
@@ -95,7 +95,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		cfg:     cfg,
 		reclaim: newReclaimer(ctx, cfg.Shares, cfg.ReclaimWorkers, cfg.ReclaimRate),
 		copies:  newJobs(ctx),
-		calls:   turns{limit: callsAtATime},
+		calls:   keyed.NewLimiter[string](callsAtATime),
 		slots:   newSlots(),
 		step: func(ctx context.Context, name string) error {
 			if cfg.Step != nil {

@@ -61,8 +61,8 @@ func TestDeadServerHoldsUpABoundedNumberOfCalls(t *testing.T) {
 		if n := most.Load(); n != callsAtATime {
 			t.Errorf("%d at a time", n)
 		}
-		if len(l.calls.of) != 0 {
-			t.Errorf("left are turns of %v", l.calls.of)
+		if n := l.calls.Len(); n != 0 {
+			t.Errorf("%d servers are kept after the last call", n)
 		}
 	})
 }
