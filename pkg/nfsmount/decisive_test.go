@@ -105,7 +105,7 @@ func TestSlowServerIsAskedForAnotherMount(t *testing.T) {
 		}
 		return Usage{}, nil
 	}})
-	k.cfg.CheckTimeout = time.Minute
+	k.cfg.AnswerTimeout = time.Minute
 	slow := make(chan error, 1)
 	go func() {
 		_, err := k.Usage(t.Context(), Entry{Target: "/slow", Server: m.Export.Server})

@@ -26,8 +26,8 @@ type KernelConfig struct {
 	MountTimeout time.Duration
 	// UnmountTimeout for an orderly unmount; after it the mount is detached.
 	UnmountTimeout time.Duration
-	// CheckTimeout for the server's answer to Check and Usage.
-	CheckTimeout time.Duration
+	// AnswerTimeout for the answer to Usage and SetMode.
+	AnswerTimeout time.Duration
 }
 
 // DefaultKernelConfig suits kubelet, which waits two minutes for a mount, and
@@ -37,7 +37,7 @@ func DefaultKernelConfig() KernelConfig {
 		DialTimeout:    5 * time.Second,
 		MountTimeout:   60 * time.Second,
 		UnmountTimeout: 2 * time.Second,
-		CheckTimeout:   1500 * time.Millisecond,
+		AnswerTimeout:  1500 * time.Millisecond,
 	}
 }
 
@@ -73,7 +73,7 @@ type syscalls struct {
 // NewKernel checks the configuration.
 func NewKernel(cfg KernelConfig) (*Kernel, error) {
 	for name, d := range map[string]time.Duration{
-		"dial": cfg.DialTimeout, "mount": cfg.MountTimeout, "unmount": cfg.UnmountTimeout, "check": cfg.CheckTimeout,
+		"dial": cfg.DialTimeout, "mount": cfg.MountTimeout, "unmount": cfg.UnmountTimeout, "answer": cfg.AnswerTimeout,
 	} {
 		if d <= 0 {
 			return nil, fmt.Errorf("nfsmount: the %s timeout is %s, it must be positive", name, d)

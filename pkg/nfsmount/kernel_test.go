@@ -24,7 +24,7 @@ import (
 func kernelWith(t *testing.T, sys syscalls) (*Kernel, Mount) {
 	t.Helper()
 	cfg := DefaultKernelConfig()
-	cfg.UnmountTimeout, cfg.CheckTimeout = 20*time.Millisecond, 20*time.Millisecond
+	cfg.UnmountTimeout, cfg.AnswerTimeout = 20*time.Millisecond, 20*time.Millisecond
 	k, err := NewKernel(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +260,7 @@ func TestUnmountRetriesAddNoThreads(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	var calls atomic.Int32
@@ -281,13 +281,13 @@ func TestCheck(t *testing.T) {
 	for name, tt := range tests {
 		k, m := kernelWith(t, syscalls{statfs: func(string) (Usage, error) { return Usage{}, tt.statfs() }})
 		for range 3 {
-			if err := k.Check(t.Context(), m.Target); !errors.Is(err, tt.want) {
+			if _, err := k.Usage(t.Context(), Entry{Target: m.Target}); !errors.Is(err, tt.want) {
 				t.Errorf("%s: got %v, want %v", name, err, tt.want)
 			}
 		}
 	}
 	if n := calls.Load(); n != 1 {
-		t.Errorf("%d statfs calls hang after 3 checks, want 1", n)
+		t.Errorf("%d statfs calls hang after 3 questions, want 1", n)
 	}
 }
 

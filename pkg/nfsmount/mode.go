@@ -19,7 +19,7 @@ func (k *Kernel) SetMode(ctx context.Context, e Entry, mode volume.Mode) error {
 		return err
 	}
 	what := fmt.Sprintf("chmod(%s, %s)", e.Target, mode)
-	_, err := k.modes.do(ctx, what, k.cfg.CheckTimeout, func() (struct{}, error) {
+	_, err := k.modes.do(ctx, what, k.cfg.AnswerTimeout, func() (struct{}, error) {
 		return struct{}{}, setMode(e.Target, mode)
 	})
 	if errors.Is(err, fs.ErrPermission) {

@@ -4,7 +4,7 @@
 //
 // Everything here may meet a server that is dead. Calls return when their
 // context ends, at most one mount(2) per server is ever waiting, and nothing
-// calls stat on a mount point unless a caller asks for Check.
+// calls stat on a mount point except Usage and SetMode.
 package nfsmount
 
 import (
@@ -61,15 +61,14 @@ type Mounter interface {
 	// MountAt is the entry of the table that is seen at target, its last one there:
 	// quicker than the whole table.
 	MountAt(ctx context.Context, target string) (e Entry, mounted bool, err error)
-	// Check asks the server for the mount at target. Errors: volume.ErrStale when
-	// the mount is of no more use, volume.ErrUnreachable when no answer comes.
-	Check(ctx context.Context, target string) error
 	// Usage asks the server of an entry of the table how full the file system is
 	// that the mount shows a part of. While a server owes an answer to an earlier
-	// question it is not asked another one. Errors: those of Check.
+	// question it is not asked another one. Errors: volume.ErrStale when the mount
+	// is of no more use, volume.ErrUnreachable when no answer comes,
+	// volume.ErrAccessDenied.
 	Usage(ctx context.Context, e Entry) (Usage, error)
 	// SetMode gives the directory that an entry of the table shows a mode, unless it
-	// has it. Errors: those of Check, volume.ErrRefused.
+	// has it. Errors: those of Usage, volume.ErrRefused.
 	SetMode(ctx context.Context, e Entry, mode volume.Mode) error
 }
 

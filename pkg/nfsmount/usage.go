@@ -21,12 +21,6 @@ type usages struct {
 	asked map[Entry]time.Time
 }
 
-// Check implements Mounter.
-func (k *Kernel) Check(ctx context.Context, target string) error {
-	_, err := k.Usage(ctx, Entry{Target: target})
-	return err
-}
-
 // Usage implements Mounter.
 func (k *Kernel) Usage(ctx context.Context, e Entry) (Usage, error) {
 	u, err := k.usage(ctx, e)
@@ -36,10 +30,7 @@ func (k *Kernel) Usage(ctx context.Context, e Entry) (Usage, error) {
 	if kind := usageError(err); kind != nil {
 		err = fmt.Errorf("%w: %w", kind, err)
 	}
-	if e.Source != "" {
-		return Usage{}, fmt.Errorf("ask %s (%s) for the file system at %s: %w", e.Server, e.Source, e.Target, err)
-	}
-	return Usage{}, fmt.Errorf("check %s: %w", e.Target, err)
+	return Usage{}, fmt.Errorf("ask %s (%s) for the file system at %s: %w", e.Server, e.Source, e.Target, err)
 }
 
 // usageError gives what statfs(2) returned its meaning. Only what cannot become
@@ -59,11 +50,11 @@ func usageError(err error) error {
 }
 
 func (k *Kernel) usage(ctx context.Context, e Entry) (Usage, error) {
-	if other, since, ok := k.usages.owed(e); ok && since >= k.cfg.CheckTimeout {
+	if other, since, ok := k.usages.owed(e); ok && since >= k.cfg.AnswerTimeout {
 		return Usage{}, fmt.Errorf("%w: statfs(%s) for %s", errNoAnswer, other.Target, since.Round(time.Second))
 	}
 	began := time.Now() // and not when the thread gets to run: who asks next counts from here
-	return k.usages.do(ctx, "statfs("+e.Target+")", k.cfg.CheckTimeout, func() (Usage, error) {
+	return k.usages.do(ctx, "statfs("+e.Target+")", k.cfg.AnswerTimeout, func() (Usage, error) {
 		defer k.usages.ask(e, began)()
 		return k.sys.statfs(e.Target)
 	})

@@ -84,14 +84,17 @@ func unmountDead(t *testing.T, export volume.Export, version, otherVersion strin
 	}
 	server.goAway(t)
 
+	var entry nfsmount.Entry
 	within(t, time.Second, "a look at the mount table", func() {
-		if e, mounted, err := k.MountAt(t.Context(), at); err != nil || !mounted || e.Source != dead.Source(sub) {
+		e, mounted, err := k.MountAt(t.Context(), at)
+		if err != nil || !mounted || e.Source != dead.Source(sub) {
 			t.Errorf("in the table: %+v, %v, %v", e, mounted, err)
 		}
+		entry = e
 	})
-	within(t, 4*time.Second, "the check", func() {
-		if err := k.Check(t.Context(), at); !errors.Is(err, volume.ErrUnreachable) {
-			t.Errorf("check: %v, want ErrUnreachable", err)
+	within(t, 4*time.Second, "the usage", func() {
+		if _, err := k.Usage(t.Context(), entry); !errors.Is(err, volume.ErrUnreachable) {
+			t.Errorf("usage: %v, want ErrUnreachable", err)
 		}
 	})
 	within(t, 2*time.Second, "a mount of another server", func() {

@@ -190,7 +190,7 @@ func TestStaleIsFound(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(export.Share, sub)); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Check(t.Context(), at); !errors.Is(err, volume.ErrStale) {
+	if _, err := k.Usage(t.Context(), nfsmount.Entry{Target: at}); !errors.Is(err, volume.ErrStale) {
 		t.Errorf("got %v, want ErrStale", err)
 	}
 }

@@ -45,7 +45,6 @@ func TestMounter(t *testing.T, f Fixture) {
 		"UnmountIdempotent": testUnmountIdempotent,
 		"UnmountBusy":       testUnmountBusy,
 		"Concurrent":        testConcurrent,
-		"Check":             testCheck,
 		"Usage":             testUsage,
 		"SetMode":           testSetMode,
 	} {
@@ -218,14 +217,6 @@ func testConcurrent(t *testing.T, f Fixture) {
 		if e, ok := f.entry(t, targets[i]); !ok || e.Source != f.Export.Source(subs[i]) {
 			t.Errorf("target %d has %+v (%v), want %s", i, e, ok, subs[i])
 		}
-	}
-}
-
-func testCheck(t *testing.T, f Fixture) {
-	target, sub := f.target(t), f.serverDir(t)
-	f.mount(t, sub, target)
-	if err := f.Mounter.Check(t.Context(), target); err != nil {
-		t.Errorf("a good mount: %v", err)
 	}
 }
 

@@ -185,9 +185,8 @@ func (f *Fake) MountAt(_ context.Context, target string) (nfsmount.Entry, bool, 
 	return nfsmount.Entry{}, false, nil
 }
 
-// Check implements nfsmount.Mounter. A mount is stale when its directory is
-// gone from the server.
-func (f *Fake) Check(_ context.Context, target string) error {
+// check finds a mount stale when its directory is gone from the server.
+func (f *Fake) check(target string) error {
 	f.mu.Lock()
 	server := ""
 	if at := f.find(target); at >= 0 {
@@ -205,16 +204,16 @@ func (f *Fake) Check(_ context.Context, target string) error {
 }
 
 // SetMode implements nfsmount.Mounter.
-func (f *Fake) SetMode(ctx context.Context, e nfsmount.Entry, mode volume.Mode) error {
-	if err := f.Check(ctx, e.Target); err != nil {
+func (f *Fake) SetMode(_ context.Context, e nfsmount.Entry, mode volume.Mode) error {
+	if err := f.check(e.Target); err != nil {
 		return err
 	}
 	return os.Chmod(e.Target, mode.FileMode())
 }
 
 // Usage implements nfsmount.Mounter with the usage of the local file system.
-func (f *Fake) Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error) {
-	if err := f.Check(ctx, e.Target); err != nil {
+func (f *Fake) Usage(_ context.Context, e nfsmount.Entry) (nfsmount.Usage, error) {
+	if err := f.check(e.Target); err != nil {
 		return nfsmount.Usage{}, err
 	}
 	var st unix.Statfs_t
