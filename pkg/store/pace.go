@@ -2,46 +2,25 @@ package store
 
 import (
 	"context"
-	"sync"
-	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// pace spreads what is done over time, evenly. The zero value does not.
-type pace struct {
-	interval time.Duration
-	mu       sync.Mutex
-	next     time.Time
-}
+// pace spreads what is done evenly over time. The zero value does not.
+type pace struct{ limiter *rate.Limiter }
 
 func newPace(perSecond int) *pace {
 	if perSecond <= 0 {
 		return &pace{}
 	}
-	return &pace{interval: time.Second / time.Duration(perSecond)}
+	return &pace{rate.NewLimiter(rate.Limit(perSecond), 1)}
 }
 
-// wait until it is the caller's turn, or until ctx ends.
+// wait until it is the caller's turn, or until ctx ends. Without a limit it neither
+// locks nor asks the clock, since it is called before every change.
 func (p *pace) wait(ctx context.Context) error {
-	if p.interval == 0 {
+	if p.limiter == nil {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(time.Until(p.turn(time.Now())))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (p *pace) turn(now time.Time) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.next.Before(now) {
-		p.next = now
-	}
-	mine := p.next
-	p.next = mine.Add(p.interval)
-	return mine
+	return p.limiter.Wait(ctx)
 }
