@@ -132,9 +132,9 @@ func (c *Catalog) Check() error {
 	return nil
 }
 
-// Look asks the server for every directory that is open; ErrReplaced when one is
+// Revalidate asks the server for every directory that is open; ErrReplaced when one is
 // not there any more.
-func (c *Catalog) Look() error {
+func (c *Catalog) Revalidate() error {
 	c.mu.Lock()
 	open := slices.AppendSeq([]*os.File{c.metaDir, c.exportDir}, maps.Values(c.dirs))
 	c.mu.Unlock()

@@ -146,7 +146,7 @@ func TestConflict(t *testing.T) {
 		"a": false, "ab": false, "b": false, "team/x": false, "team/b/x": false, "team/b/c": false,
 	}
 	for subDir, want := range tests {
-		if err := cat.Conflict(subDir); errors.Is(err, volume.ErrOwned) != want || (err != nil) != want {
+		if err := cat.CheckNotNested(subDir); errors.Is(err, volume.ErrOwned) != want || (err != nil) != want {
 			t.Errorf("%s: %v, want conflict %v", subDir, err, want)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// Clock waits until the clock by which the file server notes changes has gone on,
+// ServerTime waits until the clock by which the file server notes changes has gone on,
 // and returns its time: what changed before the call has an earlier ctime, what
 // changes after it none that is earlier.
-func (c *Catalog) Clock(ctx context.Context) (now time.Time, err error) {
+func (c *Catalog) ServerTime(ctx context.Context) (now time.Time, err error) {
 	name, err := c.TempName("clock")
 	if err == nil {
 		err = c.writeFile(name, nil)

@@ -97,7 +97,7 @@ func (c *Catalog) Drop(d *Draft) error {
 // that it is alone in. rename(2) puts an empty directory out of the way and
 // refuses one that holds anything.
 //
-// Errors: volume.ErrOwned as of Conflict, and then there is no record.
+// Errors: volume.ErrOwned as of CheckNotNested, and then there is no record.
 func (c *Catalog) Publish(d *Draft) error {
 	err := c.publish(d)
 	<-d.closed

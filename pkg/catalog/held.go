@@ -55,10 +55,10 @@ func (h *Held) read(subDir string) (Record, error) {
 	return decodeOf(b, subDir)
 }
 
-// Still tells whether the directory of the record is still there: as long as it
+// Exists reports whether the directory of the record is still there: as long as it
 // is, no later record has its place. The record itself would not tell: a client
 // opens a file that it knows by its handle, also one that is there no more.
-func (h *Held) Still() (bool, error) {
+func (h *Held) Exists() (bool, error) {
 	there, err := fsat.Exists(h.fd)
 	if err != nil {
 		return false, fmt.Errorf("record of %s: %w", h.rec.SubDir, err)

@@ -28,7 +28,7 @@ func TestHeldSparesALaterRecord(t *testing.T) {
 			must(t, err)
 			must(t, cat.Remove(first))
 			must(t, cat.Create(later))
-			if still, err := h.Still(); still || err != nil {
+			if still, err := h.Exists(); still || err != nil {
 				t.Errorf("%s: still there: %v, %v", name, still, err)
 			}
 			if err := do(h); name == "replace" && !errors.Is(err, unix.ESTALE) || name == "remove" && err != nil {
@@ -56,7 +56,7 @@ func TestHeldRemovesWhatReplacedIt(t *testing.T) {
 	changed := record("pvc")
 	changed.Capacity = 5
 	must(t, cat.Replace(changed))
-	if still, err := h.Still(); !still || err != nil {
+	if still, err := h.Exists(); !still || err != nil {
 		t.Errorf("changed, and still there: %v, %v", still, err)
 	}
 	must(t, h.Remove())

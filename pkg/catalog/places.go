@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// SnapshotPlaces are the places of all snapshots that come after one of them, in
+// SnapshotPaths are the places of all snapshots that come after one of them, in
 // order: members of groups as groups/NAME/MEMBER, then the others as
 // snapshots/NAME. Whether there is a snapshot, ReadSnapshot tells.
-func (c *Catalog) SnapshotPlaces(after string) iter.Seq2[string, error] {
+func (c *Catalog) SnapshotPaths(after string) iter.Seq2[string, error] {
 	dir, rest, _ := strings.Cut(after, "/")
 	return func(yield func(string, error) bool) {
 		if dir != SnapshotsDir {

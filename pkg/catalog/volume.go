@@ -128,9 +128,9 @@ func (c *Catalog) same(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-// Conflict returns volume.ErrOwned when the directory lies in that of another
+// CheckNotNested returns volume.ErrOwned when the directory lies in that of another
 // live volume or holds one.
-func (c *Catalog) Conflict(subDir string) error {
+func (c *Catalog) CheckNotNested(subDir string) error {
 	if err := c.above(subDir); err != nil {
 		return err
 	}

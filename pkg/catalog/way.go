@@ -19,7 +19,7 @@ const leftOpen = ".nfs"
 // makeWay removes what dead processes have left where a record is to come to be: a
 // record gets a directory of its own, see Held.
 //
-// Errors: fs.ErrExist where there is a record, volume.ErrOwned as of Conflict.
+// Errors: fs.ErrExist where there is a record, volume.ErrOwned as of CheckNotNested.
 func (c *Catalog) makeWay(r Record) error {
 	_, err := c.readBytes(volumesDir, path.Join(r.SubDir, volume.RecordFile))
 	if err == nil {

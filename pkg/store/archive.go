@@ -134,7 +134,7 @@ func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)]
 // reserve takes a directory's name for the archive of the volume, unless it
 // belongs to a live volume; then the record is empty.
 func reserve(cat *catalog.Catalog, subDir string, id volume.ID) (catalog.Record, error) {
-	if err := cat.Conflict(subDir); errors.Is(err, volume.ErrOwned) {
+	if err := cat.CheckNotNested(subDir); errors.Is(err, volume.ErrOwned) {
 		return catalog.Record{}, nil
 	} else if err != nil {
 		return catalog.Record{}, err

@@ -73,7 +73,7 @@ func mayBeArchive(cat *catalog.Catalog, id volume.SnapshotID) error {
 	if _, err := recordsOf(cat).Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%w: %s is that of a volume", volume.ErrSnapshotNotFound, id.Name), err)
 	}
-	if err := recordsOf(cat).Conflict(id.Name); err != nil {
+	if err := recordsOf(cat).CheckNotNested(id.Name); err != nil {
 		return fmt.Errorf("%w: %w", volume.ErrSnapshotNotFound, err)
 	}
 	return nil

@@ -86,7 +86,7 @@ func (c *creation) freePlace(ctx context.Context) error {
 		return nil // it has none
 	}
 	if !namedAsItsDirectory(c.want) { // before a note is left of a volume that cannot be
-		if err := c.cat.Conflict(c.want.SubDir); err != nil {
+		if err := c.cat.CheckNotNested(c.want.SubDir); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (c *creation) freePlace(ctx context.Context) error {
 		}
 	}
 	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
-		return c.cat.InShare(c.want.SubDir)
+		return c.cat.CheckNotNestedExport(c.want.SubDir)
 	}
 	return nil
 }

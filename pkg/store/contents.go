@@ -73,7 +73,7 @@ func (c *contents) on(export volume.Export) map[string]SnapshotContent {
 // when it gave way to what was waiting.
 func (c *contents) refresh(ctx context.Context, export volume.Export, cat *catalog.Catalog, waiting func() bool) (whole bool, err error) {
 	before, there := c.on(export), map[volume.SnapshotID]bool{}
-	for place, err := range cat.SnapshotPlaces("") {
+	for place, err := range cat.SnapshotPaths("") {
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return false, fmt.Errorf("sizes of snapshots: %w", err)
 		}

@@ -174,7 +174,7 @@ func (d *deletion) dispose(ctx context.Context, policy volume.OnDelete) (mine bo
 // deleted the volume meanwhile, the directory may have become that of a later one.
 func (d *deletion) mine() (bool, error) {
 	if d.held != nil {
-		if still, err := d.held.Still(); err != nil || still {
+		if still, err := d.held.Exists(); err != nil || still {
 			return still, err
 		}
 	}

@@ -90,7 +90,7 @@ func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable,
 func (s *Store) note(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, rec catalog.Record, change volume.Mutable) error {
 	isNew := rec.Name == ""
 	if isNew {
-		if err := recordsOf(cat).Conflict(id.SubDir); err != nil {
+		if err := recordsOf(cat).CheckNotNested(id.SubDir); err != nil {
 			return err
 		}
 		rec = catalog.Record{

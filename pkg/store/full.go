@@ -106,7 +106,7 @@ func (d *deletion) endInPlace(ctx context.Context, at fsat.Place) error {
 		return err
 	}
 	if d.held != nil {
-		if still, err := d.held.Still(); err != nil || !still {
+		if still, err := d.held.Exists(); err != nil || !still {
 			return err
 		}
 	}

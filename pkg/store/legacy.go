@@ -53,7 +53,7 @@ func (d *deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
 // spareOthers refuses a directory without a record that lies around or within a volume
 // that has one: it must not take that with it.
 func (d *deletion) spareOthers(policy volume.OnDelete) error {
-	if err := recordsOf(d.cat).Conflict(d.id.SubDir); err != nil {
+	if err := recordsOf(d.cat).CheckNotNested(d.id.SubDir); err != nil {
 		return err
 	}
 	return d.spareShares(policy)
@@ -66,9 +66,9 @@ func (d *deletion) spareShares(policy volume.OnDelete) error {
 	case policy == volume.OnDeleteRetain:
 		return nil
 	case d.cat == nil:
-		return catalog.InShare(d.root, d.id.SubDir)
+		return catalog.CheckNotNestedExport(d.root, d.id.SubDir)
 	}
-	return d.cat.InShare(d.id.SubDir)
+	return d.cat.CheckNotNestedExport(d.id.SubDir)
 }
 
 // finish ends what a process was killed in, which may have been nothing.

@@ -77,7 +77,7 @@ func (s *Store) snapshotsOn(ctx context.Context, export volume.Export, after str
 }
 
 func snapshotsIn(ctx context.Context, cat *catalog.Catalog, after string, q SnapshotQuery) (page []Snapshot, err error) {
-	for where, err := range recordsOf(cat).SnapshotPlaces(after) {
+	for where, err := range recordsOf(cat).SnapshotPaths(after) {
 		if err := errors.Join(err, ctx.Err()); err != nil || q.Max > 0 && len(page) > q.Max {
 			return page, err
 		}

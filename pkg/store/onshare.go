@@ -146,7 +146,7 @@ func remountStale(h *share.Handle, err error) error {
 		return err
 	}
 	cat, ok := h.Kept().(*catalog.Catalog)
-	if look(h.Root()) != nil || ok && cat.Check() != nil || ok && cat.Look() != nil {
+	if look(h.Root()) != nil || ok && cat.Check() != nil || ok && cat.Revalidate() != nil {
 		h.Invalidate()
 	}
 	return fmt.Errorf("%w: %w", volume.ErrStale, err)

@@ -27,9 +27,9 @@ func withRecords(h *share.Handle, job func(*catalog.Catalog) error) error {
 type records interface {
 	Read(subDir string) (catalog.Record, error)
 	Below(dir string) ([]string, error)
-	Conflict(subDir string) error
+	CheckNotNested(subDir string) error
 	ReadSnapshot(place string) (catalog.Snapshot, error)
-	SnapshotPlaces(after string) iter.Seq2[string, error]
+	SnapshotPaths(after string) iter.Seq2[string, error]
 	ReadGroup(name string) (catalog.Group, error)
 }
 
@@ -47,13 +47,13 @@ func (noRecords) Read(string) (catalog.Record, error) { return catalog.Record{},
 
 func (noRecords) Below(string) ([]string, error) { return nil, nil }
 
-func (noRecords) Conflict(string) error { return nil }
+func (noRecords) CheckNotNested(string) error { return nil }
 
 func (noRecords) ReadSnapshot(string) (catalog.Snapshot, error) {
 	return catalog.Snapshot{}, fs.ErrNotExist
 }
 
-func (noRecords) SnapshotPlaces(string) iter.Seq2[string, error] {
+func (noRecords) SnapshotPaths(string) iter.Seq2[string, error] {
 	return func(func(string, error) bool) {}
 }
 

@@ -100,7 +100,7 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 	}
 	c.clock = func(ctx context.Context) (now time.Time, err error) {
 		err = withCatalog(h, func(cat *catalog.Catalog) error {
-			now, err = cat.Clock(ctx)
+			now, err = cat.ServerTime(ctx)
 			return err
 		})
 		return now, err
@@ -121,7 +121,7 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 	rec, err := find(export, cat, id) // the directory is of that volume, not of a later one
 	if err == nil && rec.Name == "" {
 		// Made by a predecessor; it must not give away volumes within it.
-		err = recordsOf(cat).Conflict(id.SubDir)
+		err = recordsOf(cat).CheckNotNested(id.SubDir)
 	}
 	where := func() (*os.Root, error) {
 		if err := look(export); err != nil {

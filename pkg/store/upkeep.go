@@ -59,7 +59,7 @@ func (s *Store) upkeep(ctx context.Context, export volume.Export, root *os.Root,
 	if at == nil {
 		return
 	}
-	err := at.sweepRetained(ctx, root, cat, cat.Clock)
+	err := at.sweepRetained(ctx, root, cat, cat.ServerTime)
 	whole, failed := s.contents.refresh(ctx, export, cat, waiting)
 	if !whole && failed == nil {
 		s.upkeeps.interrupted(at)

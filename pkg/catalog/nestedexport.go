@@ -13,28 +13,28 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// InShare is Catalog.InShare where there is no room for a catalog.
-func InShare(export *os.Root, subDir string) error {
+// CheckNotNestedExport is Catalog.CheckNotNestedExport where there is no room for a catalog.
+func CheckNotNestedExport(export *os.Root, subDir string) error {
 	dir, err := export.Open(".")
 	if err != nil {
 		return err
 	}
-	return errors.Join(shareAround(int(dir.Fd()), subDir), dir.Close())
+	return errors.Join(checkNotNestedExport(int(dir.Fd()), subDir), dir.Close())
 }
 
-// InShare returns volume.ErrOwned for a directory that is an export of its own, or lies
+// CheckNotNestedExport returns volume.ErrOwned for a directory that is an export of its own, or lies
 // in one: what is in it is nobody's here to give away or to delete. What this process
 // may not look into is none of the driver's.
-func (c *Catalog) InShare(subDir string) error {
-	return shareAround(int(c.exportDir.Fd()), subDir)
+func (c *Catalog) CheckNotNestedExport(subDir string) error {
+	return checkNotNestedExport(int(c.exportDir.Fd()), subDir)
 }
 
-func shareAround(export int, subDir string) error {
+func checkNotNestedExport(export int, subDir string) error {
 	for dir := path.Clean(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
 		fd, err := fsat.OpenBeneath(export, path.Join(dir, volume.MetaDir), unix.O_PATH|unix.O_DIRECTORY)
 		switch {
 		case err == nil:
-			return errors.Join(inShareError(dir, subDir), unix.Close(fd))
+			return errors.Join(nestedExportError(dir, subDir), unix.Close(fd))
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, fs.ErrPermission):
 		default:
 			return fmt.Errorf("look for a share in %s: %w", dir, err)
@@ -43,7 +43,7 @@ func shareAround(export int, subDir string) error {
 	return nil
 }
 
-func inShareError(dir, subDir string) error {
+func nestedExportError(dir, subDir string) error {
 	if dir == path.Clean(subDir) {
 		return fmt.Errorf("%w: %s is used as a share itself and may hold volumes: %s is in it", volume.ErrOwned, dir, volume.MetaDir)
 	}
