@@ -8,8 +8,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// CheckAllowed reports the first option of a list, as ParseOptions reads it, that
-// is not allowed: by its name, which allows every value, or as name=value.
+// CheckAllowed reports the first option of a list, in the form of ParseOptions, that is
+// not allowed. allowed has names, which allow every value, and name=value pairs.
 func CheckAllowed(list, allowed []string) error {
 	for _, element := range list {
 		for _, opt := range splitOptions(element) {
@@ -23,9 +23,8 @@ func CheckAllowed(list, allowed []string) error {
 	return nil
 }
 
-// Version4 narrows the options to version 4, where the mount table shows what
-// the server has really mounted, after symlinks. Errors: volume.ErrMountOptions
-// when they ask for version 3.
+// Version4 restricts the options to version 4, for which the mount table shows the
+// mounted path after symlinks. Errors: volume.ErrMountOptions for version 3.
 func (o Options) Version4() (Options, error) {
 	switch o.version.major {
 	case 0:

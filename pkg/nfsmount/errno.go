@@ -9,7 +9,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// classify gives what mount(2) returned the meaning it has for NFS.
+// classify maps an error of mount(2) to its meaning for NFS.
 func classify(err error) error {
 	var errno unix.Errno
 	if !errors.As(err, &errno) {

@@ -14,15 +14,15 @@ import (
 const (
 	// flavorSys is AUTH_SYS, as sec= names it.
 	flavorSys = "sys"
-	// flavorTime is how long a share is taken for one that has AUTH_SYS: so late may
-	// it be that a node which comes to have Kerberos uses it there.
+	// flavorTime is how long the kernel's choice of AUTH_SYS for a share is reused: a
+	// node that gets Kerberos later uses it for the share after at most this time.
 	flavorTime = 10 * time.Minute
 )
 
-// flavors remembers the shares for which the kernel has found AUTH_SYS to be the
-// security flavor. It looks at every NFSv4 mount that does not say sec=, and runs
-// modprobe(8) for each Kerberos flavor in the server's list, also for those it has:
-// most of what such a mount takes. The zero value is ready to use.
+// flavors remembers the shares for which the kernel negotiated AUTH_SYS. The kernel
+// negotiates at every NFSv4 mount without sec=, and runs modprobe(8) for each Kerberos
+// flavor that the server lists, loaded or not: most of the time of such a mount. The
+// zero value is ready to use.
 type flavors struct {
 	mu    sync.Mutex
 	until map[volume.Export]time.Time
@@ -34,7 +34,7 @@ func (f *flavors) isSys(e volume.Export, now time.Time) bool {
 	return now.Before(f.until[e])
 }
 
-// learn is of a mount for which the kernel has looked.
+// learn records the flavor that the kernel negotiated for a mount.
 func (f *flavors) learn(e volume.Export, flavor string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,13 +54,12 @@ func (f *flavors) forget(e volume.Export) {
 	delete(f.until, e)
 }
 
-// flavorError tells whether the server may want another security flavor.
+// flavorError tells whether the server may require another security flavor.
 func flavorError(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
-// flavorAt is what sec= would have to say for the mount that is seen at target,
-// empty when that is not known.
+// flavorAt is the value of sec= of the topmost mount at target, empty when unknown.
 func flavorAt(target string) string {
 	info, err := infoAt(target)
 	if err != nil || info == nil {

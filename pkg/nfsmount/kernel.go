@@ -18,11 +18,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// KernelConfig bounds how long the calls of a Kernel wait on a dead server.
+// KernelConfig bounds how long the calls of a Kernel wait for a dead server.
 type KernelConfig struct {
 	// DialTimeout for resolving a server's name and for its first answer.
 	DialTimeout time.Duration
-	// MountTimeout for a whole mount, also when the caller would wait longer.
+	// MountTimeout for a whole mount, even if the caller would wait longer.
 	MountTimeout time.Duration
 	// UnmountTimeout for an orderly unmount; after it the mount is detached.
 	UnmountTimeout time.Duration
@@ -49,9 +49,9 @@ type Kernel struct {
 	probe prober
 	statd func(context.Context) bool
 
-	// servers: one mount(2) per server at a time, so that a server that hangs
-	// costs one thread. targets: an abandoned mount must be settled before
-	// another is made at the same place, or its undoing would hit the wrong one.
+	// servers allows one mount(2) per server at a time, so that a hung server costs
+	// one thread. targets keeps a target locked until an abandoned mount there has
+	// been undone, or undoing it would hit the next one.
 	servers keyed.Limiter[string]
 	targets keyed.Limiter[string]
 
@@ -115,7 +115,7 @@ func (k *Kernel) mount(ctx context.Context, m Mount) error {
 		return fmt.Errorf("%w: %w", volume.ErrUnreachable, err)
 	}
 
-	// The caller and the system call race; whoever comes first to settle decides.
+	// The caller and the system call race to settle the outcome; the first one wins.
 	var settled atomic.Bool
 	done := make(chan error, 1)
 	go func() {
@@ -133,19 +133,19 @@ func (k *Kernel) mount(ctx context.Context, m Mount) error {
 		if !settled.CompareAndSwap(false, true) {
 			return <-done
 		}
-		return fmt.Errorf("%w: %s answers but has not let the mount through: %w", volume.ErrUnreachable, addr, ctx.Err())
+		return fmt.Errorf("%w: %s answers, but the mount did not complete: %w", volume.ErrUnreachable, addr, ctx.Err())
 	}
 }
 
-// undo takes away a mount that came about after its caller had gone: nobody
-// else knows of it. The target is still locked against a new mount.
+// undo unmounts what was mounted after its caller had given up: nobody else knows of
+// it. The target is still locked.
 func (k *Kernel) undo(ctx context.Context, m Mount) {
 	log := klog.FromContext(ctx)
 	if err := k.sys.unmount(m.Target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-		log.Error(err, "Could not undo a mount that came too late", logkeys.Source, m.Source(), logkeys.Target, m.Target)
+		log.Error(err, "Failed to undo a mount that completed after its caller gave up", logkeys.Source, m.Source(), logkeys.Target, m.Target)
 		return
 	}
-	log.Info("Undid a mount that came too late", logkeys.Source, m.Source(), logkeys.Target, m.Target)
+	log.Info("Undid a mount that completed after its caller gave up", logkeys.Source, m.Source(), logkeys.Target, m.Target)
 }
 
 func (k *Kernel) lock(ctx context.Context, m Mount) (unlock func(), err error) {
@@ -161,16 +161,16 @@ func (k *Kernel) lock(ctx context.Context, m Mount) (unlock func(), err error) {
 	return func() { unlockServer(); unlockTarget() }, nil
 }
 
-// attempt tries the versions in turn. It can block for as long as the kernel
-// cares to wait for the server.
+// attempt tries the versions in turn. It can block for as long as the kernel waits
+// for the server.
 func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 	versions := m.Options.version.candidates()
 	var first error
 	for at, more := 0, true; more; {
 		v := versions[at]
-		noLock := v.major == 3 && !m.Options.saysLocking() && !k.statd(ctx)
+		noLock := v.major == 3 && !m.Options.setsLocking() && !k.statd(ctx)
 		if noLock {
-			klog.FromContext(ctx).V(2).Info("No rpc.statd runs here: NFSv3 locks count on this node only", logkeys.Source, m.Source())
+			klog.FromContext(ctx).V(2).Info("No rpc.statd on this node: NFSv3 locks are local", logkeys.Source, m.Source())
 		}
 		err := k.withFlavor(m, v, func(sec string) error {
 			return k.sys.mount(m.Source(), m.Target, v.fsType(), m.Options.flags, m.Options.dataFor(v, addr, noLock)+sec)
@@ -194,10 +194,10 @@ func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 	return classify(first)
 }
 
-// withFlavor mounts with the security flavor that the kernel has found for the share
-// a short while ago, or lets it look.
+// withFlavor mounts with the security flavor that the kernel recently negotiated for
+// the share, or lets it negotiate.
 func (k *Kernel) withFlavor(m Mount, v version, mount func(sec string) error) error {
-	if _, said := m.Options.value("sec"); said || v.major != 4 {
+	if _, given := m.Options.value("sec"); given || v.major != 4 {
 		return mount("")
 	}
 	if k.flavors.isSys(m.Export, time.Now()) {
@@ -213,17 +213,17 @@ func (k *Kernel) withFlavor(m Mount, v version, mount func(sec string) error) er
 	return err
 }
 
-// version3Answers spares a fallback to version 3 the kernel's long wait for
+// version3Answers avoids the kernel's long wait, on a fallback to version 3, for
 // services that many servers do not run or that a firewall hides.
 func (k *Kernel) version3Answers(ctx context.Context, addr netip.Addr) bool {
 	_, err := k.probe.find(ctx, addr.String(), Options{version: version{major: 3}})
 	return err == nil
 }
 
-// dataFor is the string the kernel's NFS client reads (nfs(5), without what is
-// marked there as handled by mount.nfs). It needs no clientaddr: for 4.0 the
-// kernel finds its own address, and 4.1 and later have no use for it. It needs
-// no mountaddr and mountport either: for version 3 it asks the rpcbind at addr.
+// dataFor is the option string for the kernel's NFS client (nfs(5), without the
+// options that mount.nfs handles). clientaddr is not needed: for 4.0 the kernel finds
+// its own address, and 4.1 and later do not use it. Nor are mountaddr and mountport:
+// for version 3 the kernel asks the rpcbind at addr.
 func (o Options) dataFor(v version, addr netip.Addr, noLock bool) string {
 	data := v.String()
 	if noLock {
@@ -235,7 +235,7 @@ func (o Options) dataFor(v version, addr netip.Addr, noLock bool) string {
 	return data + ",addr=" + addr.String()
 }
 
-func (o Options) saysLocking() bool {
+func (o Options) setsLocking() bool {
 	for _, name := range []string{"lock", "nolock", "local_lock"} {
 		if _, ok := o.value(name); ok {
 			return true

@@ -14,7 +14,7 @@ import (
 
 // SetMode implements Mounter.
 func (k *Kernel) SetMode(ctx context.Context, e Entry, mode volume.Mode) error {
-	// A server that is away is found here, by a question that is asked once.
+	// This detects a dead server, by a question that is asked once per server.
 	if _, err := k.Usage(ctx, e); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (k *Kernel) SetMode(ctx context.Context, e Entry, mode volume.Mode) error {
 	return err
 }
 
-// setMode changes the mode of a directory, if it has another one.
+// setMode changes the mode of a directory unless it has it already.
 func setMode(dir string, mode volume.Mode) error {
 	fd, err := fsat.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package nfsmount mounts NFS exports with mount(2) and takes them away again
-// with umount2(2), without mount.nfs. It is the only package that makes mount
-// system calls, and the only one that knows mount options.
+// Package nfsmount mounts NFS exports with mount(2) and unmounts them with umount2(2),
+// without mount.nfs. It is the only package that makes mount system calls, and the
+// only one that knows mount options.
 //
-// Everything here may meet a server that is dead. Calls return when their
-// context ends, at most one mount(2) per server is ever waiting, and nothing
-// calls stat on a mount point except Usage and SetMode.
+// Any call may meet a dead server. Calls return when their context ends, at most one
+// mount(2) per server waits at any time, and nothing but Usage and SetMode accesses a
+// mount point.
 package nfsmount
 
 import (
@@ -32,55 +32,51 @@ type Entry struct {
 	Source   string
 	FSType   string
 	ReadOnly bool
-	// Root is the directory within the file system that is shown at Target;
-	// "/" unless the entry is a bind mount of a part of another.
+	// Root is the directory of the file system that is visible at Target; "/" unless
+	// the entry is a bind mount of a subdirectory.
 	Root string
-	// Server is the address, with the port if it is not the usual one, that an
-	// NFS mount talks to.
+	// Server is the address of an NFS mount's server, with the port unless it is 2049.
 	Server string
 }
 
-// IsNFS tells NFS mounts from others.
+// IsNFS tells whether the entry is an NFS mount.
 func (e Entry) IsNFS() bool { return e.FSType == "nfs" || e.FSType == "nfs4" }
 
 // Mounter is implemented by Kernel and by the fake in nfsmounttest; both pass
 // the contract tests in nfsmounttest.
 type Mounter interface {
-	// Mount mounts, or leaves nothing behind. When ctx ends first and the mount
-	// succeeds after that, it is undone.
+	// Mount mounts, or leaves nothing behind. A mount that completes after ctx has
+	// ended is undone.
 	//
 	// Errors: volume.ErrUnreachable, ErrShareNotFound, ErrAccessDenied,
-	// ErrMountOptions, or what the system said.
+	// ErrMountOptions, or any other error of mount(2).
 	Mount(ctx context.Context, m Mount) error
-	// Unmount takes away everything mounted at target; nothing mounted there, or
-	// no such directory, is success. A mount that is in use or whose server is
-	// dead is detached and goes when its last user does.
+	// Unmount unmounts everything at target; it succeeds if nothing is mounted there
+	// or the directory does not exist. A mount that is in use, or whose server is
+	// dead, is detached and disappears with its last user.
 	Unmount(ctx context.Context, target string) error
 	// Mounts lists the mount table of this process.
 	Mounts(ctx context.Context) ([]Entry, error)
-	// MountAt is the entry of the table that is seen at target, its last one there:
-	// quicker than the whole table.
+	// MountAt is the topmost mount at target. It is faster than Mounts.
 	MountAt(ctx context.Context, target string) (e Entry, mounted bool, err error)
-	// Usage asks the server of an entry of the table how full the file system is
-	// that the mount shows a part of. While a server owes an answer to an earlier
-	// question it is not asked another one. Errors: volume.ErrStale when the mount
-	// is of no more use, volume.ErrUnreachable when no answer comes,
-	// volume.ErrAccessDenied.
+	// Usage asks the server how full the file system behind an entry of the mount table
+	// is. A server that has not answered an earlier question is not asked again.
+	// Errors: volume.ErrStale when the mount has become unusable,
+	// volume.ErrUnreachable when the server does not answer, volume.ErrAccessDenied.
 	Usage(ctx context.Context, e Entry) (Usage, error)
-	// SetMode gives the directory that an entry of the table shows a mode, unless it
-	// has it. Errors: those of Usage, volume.ErrRefused.
+	// SetMode changes the mode of the directory behind an entry of the mount table
+	// unless it has it already. Errors: those of Usage, volume.ErrRefused.
 	SetMode(ctx context.Context, e Entry, mode volume.Mode) error
 }
 
-// Usage of a file system: of the whole of it on the server, also where the mount
-// shows one directory.
+// Usage of a whole file system on the server, even if the mount shows only one of its
+// directories.
 type Usage struct {
 	Bytes, Inodes Amount
 }
 
-// Amount of something that there is a limited number of. Available is what is
-// left for those without privileges, Total and Used may be 0 where the server's
-// file system has no limit.
+// Amount of bytes or inodes. Available is what is left for unprivileged users. Total
+// and Used may be 0 where the server's file system has no limit.
 type Amount struct {
 	Total, Used, Available int64
 }

@@ -12,17 +12,16 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Options are mount options taken apart: what mount(2) takes as flags, the
-// protocol version, and what is left for the kernel's NFS client to read.
-// The zero value is a mount with all defaults.
+// Options are parsed mount options: the flags of mount(2), the protocol version, and
+// the options for the kernel's NFS client. The zero value is a mount with all defaults.
 type Options struct {
 	flags   uintptr
 	version version
 	data    []string
 }
 
-// flag is what a generic option (mount(8), "filesystem-independent mount
-// options") does to the flags of mount(2).
+// flag is the effect of a generic option (mount(8), "filesystem-independent mount
+// options") on the flags of mount(2).
 type flag struct{ set, clear uintptr }
 
 func genericFlag(name string) (flag, bool) {
@@ -57,11 +56,11 @@ func genericFlag(name string) (flag, bool) {
 	return f, ok
 }
 
-// ParseOptions reads options as StorageClasses and PVs carry them: a list, each
-// element one option or several with commas. Where two contradict, the later
-// wins. What the kernel's NFS client understands is left for it to judge; what
-// only mount.nfs or mount(8) understand is dropped where it asks for nothing
-// that is not so anyway, and refused by name where it does.
+// ParseOptions reads options as StorageClasses and PVs carry them: a list whose
+// elements are single options or comma-separated ones. The later of two contradicting
+// options wins. Options of the kernel's NFS client are left for the kernel to judge.
+// Of those that only mount.nfs or mount(8) know, the ones without effect here are
+// dropped, and the others are refused by name.
 //
 // Errors: volume.ErrMountOptions.
 func ParseOptions(list []string) (Options, error) {
@@ -88,9 +87,9 @@ func splitOptions(s string) []string {
 	})
 }
 
-// checkQuotes allows quotes only for what the kernel reads quotes in: SELinux
-// contexts. Without SELinux it splits at the commas in them as well, so nothing
-// may hide there that is an option with a value.
+// checkQuotes allows quotes only where the kernel parses them: in SELinux contexts.
+// Without SELinux the kernel splits at the commas inside them too, so they must not
+// hide an option with a value.
 func checkQuotes(name, value string) error {
 	if !strings.Contains(name+value, `"`) {
 		return nil
@@ -133,8 +132,8 @@ func (o *Options) add(opt string) error {
 	return nil
 }
 
-// needless are options for fstab, for mount(8), or for mount.nfs to keep
-// trying, which the caller of this driver does anyway.
+// needless are options for fstab, for mount(8), and for the retries of mount.nfs; the
+// driver's callers retry anyway.
 func needless(name string) bool {
 	switch name {
 	case "", "defaults", "fg", "bg", "retry", "_netdev", "nofail", "auto", "noauto", "comment",
@@ -149,7 +148,7 @@ func needless(name string) bool {
 func refused(name string) string {
 	switch name {
 	case "addr":
-		return "the address is found by the driver; put it into server"
+		return "the driver resolves the address; put it into server"
 	case "mounthost":
 		return "only mount.nfs resolves names; use mountaddr with an IP address"
 	case "remount", "bind", "rbind", "move", "loop",
@@ -176,8 +175,8 @@ func checkValue(name, value string) error {
 // ReadOnly tells whether the mount refuses writes.
 func (o Options) ReadOnly() bool { return o.flags&unix.MS_RDONLY != 0 }
 
-// String is the same for options that mean the same mount, and differs
-// otherwise: the order of flags does not count, that of NFS options does.
+// String is equal for options that give the same mount. The order of flags does not
+// matter, that of NFS options does.
 func (o Options) String() string {
 	return fmt.Sprintf("%s,flags=%#x,%s", o.version, o.flags, strings.Join(o.data, ","))
 }

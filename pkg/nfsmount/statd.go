@@ -8,7 +8,7 @@ import (
 
 // statdRegistered asks the rpcbind of this network namespace whether rpc.statd
 // runs (RFC 1833, PMAPPROC_GETPORT). NFSv3 locks go through the kernel's lockd,
-// which refuses every lock (ENOLCK) while there is no statd to tell after a
+// which refuses every lock (ENOLCK) without a statd, since only statd knows after a
 // reboot who held them.
 func statdRegistered(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -24,6 +24,6 @@ func statdRegistered(ctx context.Context) bool {
 			return false
 		}
 	}
-	port, err := getPort(conn, program{100024, 1}, ipprotoUDP) // over which lockd talks to it
+	port, err := getPort(conn, program{100024, 1}, ipprotoUDP) // lockd talks to statd over UDP
 	return err == nil && port != 0
 }

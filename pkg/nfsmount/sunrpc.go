@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// ONC RPC (RFC 5531) over a stream, as little of it as it takes to ask a server
-// whether it is alive and an rpcbind for a port.
+// The part of ONC RPC (RFC 5531) over a stream that is needed for NULL calls and for
+// asking an rpcbind for a port.
 
-// program is an RPC program and the version of it that is asked.
+// program is an RPC program in one of its versions.
 type program struct{ number, version uint32 }
 
 const (
-	procNull    = 0 // every program has it: it does nothing and answers
+	procNull    = 0 // of every program: does nothing
 	procGetPort = 3 // of the port mapper (RFC 1833)
 
 	programNFS = 100003
@@ -27,8 +27,8 @@ const (
 
 var errNotRPC = errors.New("the answer is not an RPC reply")
 
-// callRPC makes one call without credentials and returns the words of its
-// reply after the transaction's number.
+// callRPC makes one call without credentials and returns the words of the reply that
+// follow the transaction ID.
 func callRPC(rw io.ReadWriter, p program, proc uint32, args ...uint32) ([]uint32, error) {
 	const xid, call, rpcVersion, authNone = 0x6e667363, 0, 2, 0
 	body := append([]uint32{
@@ -60,15 +60,15 @@ func callRPC(rw io.ReadWriter, p program, proc uint32, args ...uint32) ([]uint32
 	return reply[1:], nil
 }
 
-// ping asks whether a program answers at all; that it does not know the version
-// or refuses the caller is an answer too.
+// ping makes a NULL call. A reply that rejects the version or the caller is an answer
+// too.
 func ping(rw io.ReadWriter, p program) error {
 	_, err := callRPC(rw, p, procNull)
 	return err
 }
 
-// getPort asks an rpcbind for the port of a program over a transport. Port 0
-// means not registered.
+// getPort asks an rpcbind for the port of a program over a transport; 0 if it is not
+// registered.
 func getPort(rw io.ReadWriter, p program, transport uint32) (uint32, error) {
 	reply, err := callRPC(rw, program{100000, 2}, procGetPort, p.number, p.version, transport, 0)
 	if err != nil {

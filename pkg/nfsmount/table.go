@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLine of the mount table, which an overlay of many layers makes long.
+// maxLine of the mount table: overlays with many layers have long lines.
 const maxLine = 1 << 20
 
 // Mounts implements Mounter.
@@ -44,8 +44,8 @@ func (k *Kernel) MountAt(_ context.Context, target string) (Entry, bool, error) 
 	return entryOf(info), true, nil
 }
 
-// isPlain tells of what is there and is no mount point, without asking the server of
-// one: openat2(2) stops before it enters a mount. It may say no for want of knowledge.
+// isPlain tells whether target exists and is no mount point, without access to a mounted
+// file system: openat2(2) stops at the mount point. False may also mean unknown.
 func isPlain(target string) bool {
 	dir, err := unix.Open(filepath.Dir(target), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -74,8 +74,8 @@ func infoAt(target string) (*mountinfo.Info, error) {
 	return info, nil
 }
 
-// lastAt has only those lines parsed that may be of target: parsing hundreds of mounts
-// takes longer than to mount one.
+// lastAt parses only lines that may match target: parsing hundreds of mounts takes
+// longer than mounting one.
 func lastAt(table io.Reader, target string) (*mountinfo.Info, error) {
 	var lines bytes.Buffer
 	all := bufio.NewScanner(table)
@@ -98,7 +98,7 @@ func lastAt(table io.Reader, target string) (*mountinfo.Info, error) {
 	return infos[len(infos)-1], nil
 }
 
-// wholeLines is bufio.ScanLines that leaves lines their ends.
+// wholeLines is bufio.ScanLines that keeps the newlines.
 func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	end := bytes.IndexByte(data, '\n') + 1
 	if end == 0 && atEOF {
@@ -111,7 +111,7 @@ func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 }
 
 // mayBeAt looks at the mount point in a line of the mount table, the fifth field
-// (proc_pid_mountinfo(5)). One with escaped characters may be any.
+// (proc_pid_mountinfo(5)). A mount point with escaped characters may be any.
 func mayBeAt(line []byte, target string) bool {
 	point := line
 	for range 4 {
@@ -132,8 +132,8 @@ func entryOf(i *mountinfo.Info) Entry {
 	return e
 }
 
-// serverOf is what the kernel shows as the address that it talks to, or else
-// the host part of the source.
+// serverOf is the server address in the mount table, or else the host part of the
+// source.
 func serverOf(i *mountinfo.Info) string {
 	options := Options{data: splitOptions(i.VFSOptions)}
 	addr, _ := options.value("addr")

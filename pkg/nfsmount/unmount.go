@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStacked bounds how many mounts on top of each other one Unmount takes
-// away; more is not a leftover but somebody mounting as we unmount.
+// maxStacked bounds how many stacked mounts one Unmount removes. More than that are
+// no leftovers: another process mounts there at the same time.
 const maxStacked = 16
 
-// Unmount implements Mounter. It goes in order if that goes quickly, which
-// tells the server and writes back what is cached, and detaches if it does not.
+// Unmount implements Mounter. It first tries an orderly unmount, which writes back
+// cached data and notifies the server, and detaches the mount if that takes too long.
 func (k *Kernel) Unmount(ctx context.Context, target string) error {
 	orderly := true
 	for range maxStacked {
@@ -35,11 +35,11 @@ func (k *Kernel) Unmount(ctx context.Context, target string) error {
 			return fmt.Errorf("unmount %s: %w", target, err)
 		}
 	}
-	return fmt.Errorf("unmount %s: still mounted after taking away %d mounts", target, maxStacked)
+	return fmt.Errorf("unmount %s: still mounted after removing %d mounts", target, maxStacked)
 }
 
-// detach takes the topmost mount out of the table at once. What can take long
-// after that is only the kernel's own tidying up.
+// detach removes the topmost mount from the table at once. Only the kernel's cleanup
+// can take long after that.
 func (k *Kernel) detach(ctx context.Context, target string) error {
 	err := k.umount(ctx, target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if !errors.Is(err, errNoAnswer) {
@@ -48,7 +48,7 @@ func (k *Kernel) detach(ctx context.Context, target string) error {
 	if info, tableErr := infoAt(target); tableErr != nil || info != nil {
 		return errors.Join(err, tableErr)
 	}
-	return unix.EINVAL // as the next call would say
+	return unix.EINVAL // what the next call would return
 }
 
 func (k *Kernel) umount(ctx context.Context, target string, flags int) error {

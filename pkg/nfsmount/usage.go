@@ -14,7 +14,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// usages are the statfs(2) calls under way.
+// usages are the statfs(2) calls in flight.
 type usages struct {
 	flights[Usage]
 	mu    sync.Mutex
@@ -33,9 +33,9 @@ func (k *Kernel) Usage(ctx context.Context, e Entry) (Usage, error) {
 	return Usage{}, fmt.Errorf("ask %s (%s) for the file system at %s: %w", e.Server, e.Source, e.Target, err)
 }
 
-// usageError gives what statfs(2) returned its meaning. Only what cannot become
-// good again counts as stale: with soft, a server that is away for a while is an
-// input/output error, and the mount must not be taken from the pods for that.
+// usageError maps an error of statfs(2) to its meaning. Only unrecoverable errors count
+// as stale: on a soft mount, a server that is down for a while gives EIO, and pods must
+// not lose the mount for that.
 func usageError(err error) error {
 	switch {
 	case errors.Is(err, errNoAnswer), errors.Is(err, unix.EIO), errors.Is(err, unix.ETIMEDOUT),
@@ -53,14 +53,14 @@ func (k *Kernel) usage(ctx context.Context, e Entry) (Usage, error) {
 	if other, since, ok := k.usages.owed(e); ok && since >= k.cfg.AnswerTimeout {
 		return Usage{}, fmt.Errorf("%w: statfs(%s) for %s", errNoAnswer, other.Target, since.Round(time.Second))
 	}
-	began := time.Now() // and not when the thread gets to run: who asks next counts from here
+	began := time.Now() // before the thread is scheduled: later callers count from here
 	return k.usages.do(ctx, "statfs("+e.Target+")", k.cfg.AnswerTimeout, func() (Usage, error) {
 		defer k.usages.ask(e, began)()
 		return k.sys.statfs(e.Target)
 	})
 }
 
-// ask notes a question to a server until it is answered.
+// ask records a question to a server until it is answered.
 func (u *usages) ask(e Entry, began time.Time) (answered func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -75,8 +75,8 @@ func (u *usages) ask(e Entry, began time.Time) (answered func()) {
 	}
 }
 
-// owed finds the oldest question about another mount that the server of e has
-// not answered. The thread that waits for it is enough for one server.
+// owed finds the oldest unanswered question about another mount of the server of e.
+// One blocked thread per server is enough.
 func (u *usages) owed(e Entry) (oldest Entry, since time.Duration, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -98,8 +98,8 @@ func statfs(target string) (Usage, error) {
 	return UsageOf(st), nil
 }
 
-// UsageOf reads statfs(2): bytes are counted in f_frsize, which for NFS is
-// f_bsize, and what is reserved for root is free but not available.
+// UsageOf converts the result of statfs(2). Blocks are counted in f_frsize, which for
+// NFS is f_bsize. What is reserved for root is free but not available.
 func UsageOf(st unix.Statfs_t) Usage {
 	unit := uint64(max(st.Frsize, 1))
 	return Usage{
@@ -108,8 +108,8 @@ func UsageOf(st unix.Statfs_t) Usage {
 	}
 }
 
-// times multiplies within what the CSI can carry: file systems without a limit
-// report numbers near the largest there is.
+// times multiplies, capped at the largest number in CSI: file systems without a limit
+// report numbers near the maximum.
 func times(n, unit uint64) int64 {
 	if n > math.MaxInt64/unit {
 		return math.MaxInt64

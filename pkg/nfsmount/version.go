@@ -11,7 +11,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// version of the NFS protocol. Major 0: not said. Minor anyMinor: not said.
+// version of the NFS protocol. Major 0 and minor anyMinor are unspecified.
 type version struct {
 	major int
 	minor int
@@ -49,8 +49,8 @@ func (v version) candidates() []version {
 	return []version{v}
 }
 
-// parseVersionOption reads the many spellings of the version: vers=, nfsvers=,
-// v3, v4.1, minorversion=. ok says whether opt is one of them.
+// parseVersionOption reads the spellings of the version: vers=, nfsvers=, v3, v4.1,
+// minorversion=. ok tells whether opt is one of them.
 func parseVersionOption(now version, opt string) (v version, ok bool, err error) {
 	name, value, _ := strings.Cut(opt, "=")
 	switch {
@@ -80,15 +80,15 @@ func parseVersionOption(now version, opt string) (v version, ok bool, err error)
 	return v, true, nil
 }
 
-// nextAttempt decides what to try when tried[at] failed with err: the index of
-// the next candidate, or false.
+// nextAttempt is the index of the candidate to try after tried[at] failed with err, or
+// false if there is none.
 func nextAttempt(tried []version, at int, err error) (int, bool) {
 	switch {
 	case at+1 >= len(tried):
 		return 0, false
 	case versionError(err):
 		return at + 1, true
-	// A server may show other paths to version 4, below its pseudo root, than to
+	// A server may export different paths in version 4, below its pseudo root, than in
 	// version 3.
 	case errors.Is(err, unix.ENOENT):
 		last := len(tried) - 1
@@ -97,7 +97,7 @@ func nextAttempt(tried []version, at int, err error) (int, bool) {
 	return 0, false
 }
 
-// versionError tells whether the server or this kernel may not know the version.
+// versionError tells whether the server or this kernel may not support the version.
 func versionError(err error) bool {
 	return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// fresh is how long an answer of a server counts, so that a burst of calls does
-// not ask it each time.
+// fresh is how long an answer of a server is reused, so that a burst of calls does not
+// repeat the question.
 const fresh = time.Second
 
 // answer is how the server behind a mount last answered.
@@ -18,9 +18,8 @@ type answer struct {
 	err  error
 }
 
-// ask has the server of a ready mount answer, unless it did just now. Who works
-// on a mount without asking waits with a thread of its own for as long as the
-// server is away.
+// ask makes sure that the server of a ready mount answers, unless it just did. Work on
+// a mount without asking first would block a thread for as long as the server is down.
 func (c *Cache) ask(ctx context.Context, e *entry) error {
 	c.mu.Lock()
 	last := e.last
@@ -31,7 +30,7 @@ func (c *Cache) ask(ctx context.Context, e *entry) error {
 	began := time.Now()
 	_, err := c.cfg.Mounter.Usage(ctx, e.table)
 	if ctx.Err() != nil {
-		return err // says nothing about the server
+		return err // tells nothing about the server
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,8 +38,8 @@ func (c *Cache) ask(ctx context.Context, e *entry) error {
 	return err
 }
 
-// Answers asks the server of an export that is mounted whether it is there. An
-// export that is not mounted answers when it is.
+// Answers asks the server of a mounted export whether it is up. An export that is not
+// mounted succeeds: mounting it will tell.
 func (c *Cache) Answers(ctx context.Context, export volume.Export) error {
 	c.mu.Lock()
 	e := c.mountedOf(export)
@@ -56,14 +55,14 @@ type State struct {
 	Export volume.Export
 	// Uses are the handles that have not been released.
 	Uses int
-	// Answered says whether the server answered when it was last asked, and Took
-	// after what time it did, or was given up.
+	// Answered tells whether the server answered the last question, and Took how long
+	// it took to answer or to time out.
 	Answered bool
 	Took     time.Duration
 }
 
-// States lists what is mounted. An export that is mounted with several sets of
-// options is there as often.
+// States lists the mounts. An export that is mounted with several sets of options is
+// listed once for each.
 func (c *Cache) States() []State {
 	c.mu.Lock()
 	defer c.mu.Unlock()

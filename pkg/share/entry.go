@@ -19,24 +19,24 @@ const dirPrefix = "share-"
 
 var errClosed = errors.New("share: closed")
 
-// entry is one mount, from before it is made until after it is gone.
+// entry is one mount, from before it is made until after it is unmounted.
 type entry struct {
 	key    string
 	export volume.Export
 	opts   nfsmount.Options
 
-	ready chan struct{} // closed when the mount has been made or has failed
+	ready chan struct{} // closed when the mount has succeeded or failed
 	dir   string        // set before ready is closed, like root and err
 	root  *os.Root
 	err   error
-	table nfsmount.Entry // as the mount table has it, once ready
+	table nfsmount.Entry // in the mount table, once ready
 
 	keeping sync.Mutex
 	kept    io.Closer // closed before root is
 
 	// Guarded by Cache.mu.
 	refs      int
-	forgotten bool // not in Cache.entries any more: goes with its last user
+	forgotten bool // no longer in Cache.entries: unmounted with its last user
 	idle      *time.Timer
 	last      answer
 }
@@ -48,11 +48,11 @@ type Handle struct {
 	once  sync.Once
 }
 
-// Root is the export's root directory; not to be closed, nor used after Release.
+// Root is the export's root directory. It must not be closed, or used after Release.
 func (h *Handle) Root() *os.Root { return h.entry.root }
 
-// Keep returns what open makes of the mount's root: once, for as long as the
-// mount is there. It is closed when nobody uses the mount any more.
+// Keep opens something on the mount's root once and returns it for as long as the mount
+// exists. It is closed before the mount is unmounted.
 func (h *Handle) Keep(open func(*os.Root) (io.Closer, error)) (io.Closer, error) {
 	e := h.entry
 	e.keeping.Lock()
@@ -67,7 +67,7 @@ func (h *Handle) Keep(open func(*os.Root) (io.Closer, error)) (io.Closer, error)
 	return e.kept, nil
 }
 
-// Kept is what Keep has opened, or nil.
+// Kept is what Keep opened, or nil.
 func (h *Handle) Kept() io.Closer {
 	h.entry.keeping.Lock()
 	defer h.entry.keeping.Unlock()
@@ -79,15 +79,15 @@ func (h *Handle) Release() {
 	h.once.Do(func() { h.cache.leave(h.entry) })
 }
 
-// Invalidate makes the next Acquire mount the export anew, for when this mount
-// turned out to be stale. The handle must still be released.
+// Invalidate makes the next Acquire remount the export, because this mount turned out
+// to be stale. The handle must still be released.
 func (h *Handle) Invalidate() {
 	h.cache.mu.Lock()
 	defer h.cache.mu.Unlock()
 	h.cache.forget(h.entry)
 }
 
-// join finds or begins the mount and counts the caller in.
+// join finds or starts the mount and adds the caller as a user.
 func (c *Cache) join(export volume.Export, opts nfsmount.Options, anyWillDo bool) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,8 @@ func (c *Cache) join(export volume.Export, opts nfsmount.Options, anyWillDo bool
 		e = &entry{key: key, export: export, opts: opts, ready: make(chan struct{})}
 		c.entries[key] = e
 		c.wg.Add(1)
-		// The mount belongs to the cache, not to the caller who asked first: it is
-		// of use to the next one when this one has gone.
+		// The mount belongs to the cache, not to the first caller: it serves the next one
+		// even if this one gives up.
 		go c.mount(e)
 	}
 	e.refs++
@@ -122,14 +122,14 @@ func (c *Cache) mountedOf(export volume.Export) *entry {
 		}
 		select {
 		case <-e.ready:
-			return e // a failed one is not in the map
+			return e // failed ones are not in the map
 		default:
 		}
 	}
 	return nil
 }
 
-// leave counts a caller out.
+// leave removes a user.
 func (c *Cache) leave(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *Cache) leave(e *entry) {
 	})
 }
 
-// forget takes the entry out of the map; with c.mu held.
+// forget removes the entry from the map. c.mu must be held.
 func (c *Cache) forget(e *entry) {
 	if e.forgotten {
 		return
@@ -164,7 +164,7 @@ func (c *Cache) forget(e *entry) {
 	}
 }
 
-// dismantle unmounts an entry that nobody can reach any more; with c.mu held.
+// dismantle unmounts an entry that is no longer in the map. c.mu must be held.
 func (c *Cache) dismantle(e *entry) {
 	go func() {
 		defer c.wg.Done()
@@ -201,12 +201,12 @@ func (c *Cache) open(e *entry) error {
 	return nil
 }
 
-// inTable finds the mount at dir; without it the server has no name for Usage,
-// and the answer counts for this mount alone.
+// inTable finds the mount at dir. Without it Usage does not know the server, and an
+// answer counts for this mount alone.
 func (c *Cache) inTable(dir string) nfsmount.Entry {
 	e, mounted, err := c.cfg.Mounter.MountAt(c.ctx, dir)
 	if err != nil {
-		klog.FromContext(c.ctx).Error(err, "Could not look up the mount of a share", logkeys.Target, dir)
+		klog.FromContext(c.ctx).Error(err, "Failed to look up an export in the mount table", logkeys.Target, dir)
 	}
 	if !mounted {
 		return nfsmount.Entry{Target: dir}
@@ -225,6 +225,6 @@ func (c *Cache) unmount(e *entry) {
 	}
 	err := errors.Join(errors.Join(errs...), c.cfg.Mounter.Unmount(ctx, e.dir), os.Remove(e.dir))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Could not take away the mount of a share", logkeys.Source, e.export.String(), logkeys.Target, e.dir)
+		klog.FromContext(ctx).Error(err, "Failed to unmount an export", logkeys.Source, e.export.String(), logkeys.Target, e.dir)
 	}
 }

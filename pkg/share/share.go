@@ -1,5 +1,5 @@
-// Package share keeps exports mounted for the controller: one mount per export
-// and mount options however many calls use it, taken away when it has been idle.
+// Package share keeps exports mounted for the controller: one mount per export and set
+// of mount options, shared by all calls and unmounted when idle.
 package share
 
 import (
@@ -33,34 +33,34 @@ type Mounter interface {
 // Config of a Cache.
 type Config struct {
 	Mounter Mounter
-	// Dir is where the mount points are made. It belongs to this cache alone:
-	// what is found mounted there at the start is taken away.
+	// Dir is where the mount points are made. It belongs to this cache alone: whatever
+	// is mounted there at the start is unmounted.
 	Dir string
 	// IdleTimeout is how long a mount is kept after its last use.
 	IdleTimeout time.Duration
-	// MountWait is how long one call waits for a mount that is under way;
+	// MountWait is how long one call waits for a mount in progress;
 	// DefaultMountWait when 0.
 	MountWait time.Duration
 }
 
-// DefaultMountWait leaves a caller who waits ten seconds, as the external-provisioner
-// does by default, the time to hear which server it was.
+// DefaultMountWait is less than the default timeout of the external-provisioner, ten
+// seconds, so that its calls fail with the name of the server.
 const DefaultMountWait = 8 * time.Second
 
 // Cache of mounted exports.
 type Cache struct {
 	cfg  Config
-	ctx  context.Context // ends with Close; mounts in the making end with it
+	ctx  context.Context // ends with Close, as do mounts in progress
 	stop context.CancelFunc
-	wg   sync.WaitGroup // counts entries from their making to their end
+	wg   sync.WaitGroup // counts entries until they are unmounted
 
 	mu      sync.Mutex
 	closed  bool
 	entries map[string]*entry // by export and options
 }
 
-// New checks the configuration, makes the directory and clears it of what an
-// earlier process left mounted.
+// New checks the configuration, makes the directory and unmounts what a previous
+// process left mounted there.
 func New(ctx context.Context, cfg Config) (*Cache, error) {
 	if cfg.Mounter == nil || !filepath.IsAbs(cfg.Dir) || cfg.IdleTimeout <= 0 {
 		return nil, errors.New("share: a mounter, an absolute directory and a positive idle timeout are needed")
@@ -69,7 +69,7 @@ func New(ctx context.Context, cfg Config) (*Cache, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("share: %w", err)
 	}
-	// The mount table has no symlinks in its paths.
+	// Paths in the mount table have no symlinks.
 	dir, err := filepath.EvalSymlinks(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("share: %w", err)
@@ -82,12 +82,11 @@ func New(ctx context.Context, cfg Config) (*Cache, error) {
 	return &Cache{cfg: cfg, ctx: life, stop: stop, entries: map[string]*entry{}}, nil
 }
 
-// Dir is where the mount points are, as the mount table has it.
+// Dir is where the mount points are, without symlinks.
 func (c *Cache) Dir() string { return c.cfg.Dir }
 
-// clean unmounts what is mounted below dir and removes the empty mount points.
-// It removes nothing that has content: should an unmount have failed, that
-// content is somebody's data.
+// clean unmounts everything below dir and removes the empty mount points. It removes
+// no directory with content: after a failed unmount that would be user data.
 func clean(ctx context.Context, m Mounter, dir string) error {
 	table, err := m.Mounts(ctx)
 	if err != nil {
@@ -95,7 +94,7 @@ func clean(ctx context.Context, m Mounter, dir string) error {
 	}
 	for _, e := range table {
 		if strings.HasPrefix(e.Target, dir+"/") {
-			klog.FromContext(ctx).Info("Unmounting what an earlier process left", logkeys.Target, e.Target, logkeys.Source, e.Source)
+			klog.FromContext(ctx).Info("Unmounting an export that a previous process left mounted", logkeys.Target, e.Target, logkeys.Source, e.Source)
 			if err := m.Unmount(ctx, e.Target); err != nil {
 				return err
 			}
@@ -115,18 +114,18 @@ func clean(ctx context.Context, m Mounter, dir string) error {
 	return nil
 }
 
-// ownOptions win over those asked for. Nobody runs, or opens devices, from the
-// controller's mounts, and whatever pods may be given, the controller has to
-// write. That something is not there, which another controller may have made a
-// moment ago, the kernel must not say by memory.
+// ownOptions override those of the caller. Nothing on the controller's mounts is
+// executed or opened as a device, and the controller has to write even where pods may
+// not. Negative lookups must not be cached: another controller may just have created
+// the name.
 func ownOptions() []string {
 	return []string{"rw", "nosuid", "nodev", "noexec", "lookupcache=positive"}
 }
 
-// Acquire returns the export mounted with these options, mounting it if it is
-// not, or anew if the mount is stale. The server has answered a moment ago. The
-// handle must be released. Errors: those of nfsmount.Mounter; when the mount
-// takes long, volume.ErrUnreachable, while it goes on for the next caller.
+// Acquire returns the export mounted with these options; it mounts the export if
+// necessary and remounts it if the mount is stale. The server has just answered. The
+// handle must be released. Errors: those of nfsmount.Mounter, and
+// volume.ErrUnreachable when the mount takes long; it continues for the next caller.
 func (c *Cache) Acquire(ctx context.Context, export volume.Export, options []string) (*Handle, error) {
 	opts, err := nfsmount.ParseOptions(slices.Concat(options, ownOptions()))
 	if err != nil {
@@ -135,8 +134,8 @@ func (c *Cache) Acquire(ctx context.Context, export volume.Export, options []str
 	return c.acquire(ctx, export, opts, false)
 }
 
-// AcquireAny is Acquire for callers who do not know the options the export was
-// used with: a mount of it that is there already will do.
+// AcquireAny is Acquire for callers who do not know the options that the export was
+// used with: any existing mount of it will do.
 func (c *Cache) AcquireAny(ctx context.Context, export volume.Export, fallback []string) (*Handle, error) {
 	opts, err := nfsmount.ParseOptions(slices.Concat(fallback, ownOptions()))
 	if err != nil {
@@ -148,7 +147,7 @@ func (c *Cache) AcquireAny(ctx context.Context, export volume.Export, fallback [
 func (c *Cache) acquire(ctx context.Context, export volume.Export, opts nfsmount.Options, anyWillDo bool) (*Handle, error) {
 	h, err := c.use(ctx, export, opts, anyWillDo)
 	if errors.Is(err, volume.ErrStale) {
-		// It has been forgotten, so this is a new mount.
+		// use has invalidated the mount, so this makes a new one.
 		h, err = c.use(ctx, export, opts, anyWillDo)
 	}
 	return h, err
@@ -173,7 +172,7 @@ func (c *Cache) use(ctx context.Context, export volume.Export, opts nfsmount.Opt
 	return h, nil
 }
 
-// wait for the mount to have been made.
+// wait for the mount to be ready.
 func (c *Cache) wait(ctx context.Context, e *entry) error {
 	select {
 	case <-e.ready:
@@ -192,8 +191,8 @@ func (c *Cache) wait(ctx context.Context, e *entry) error {
 	}
 }
 
-// Close unmounts everything, waiting until ctx ends for handles that are still
-// in use and mounts that are under way.
+// Close unmounts everything. Until ctx ends it waits for handles that are still in use
+// and for mounts in progress.
 func (c *Cache) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
