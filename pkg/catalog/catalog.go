@@ -16,21 +16,21 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Places below the export's .nfs-csi directory.
+// Directories below the export's .nfs-csi directory.
 const (
 	volumesDir = "volumes"
 	namesDir   = "names"
-	// retainedDir has a note for each directory that NoteRetained was told of.
+	// retainedDir has a note for each directory passed to NoteRetained.
 	retainedDir = "retained"
-	// reuseDir has a file for each directory that is on its way to another volume.
+	// reuseDir has a note for each directory that is being handed to another volume.
 	reuseDir = "reuse"
-	// SnapshotsDir has a directory for each snapshot that is whole.
+	// SnapshotsDir has a directory for each complete snapshot.
 	SnapshotsDir = "snapshots"
 	TrashDir     = "trash"
 	TempDir      = "tmp"
-	// CopyKind begins the kinds of what is kept in TempDir while KeepAlive is called.
+	// CopyKind is the prefix of kinds that stay in TempDir while KeepAlive is called.
 	CopyKind = "copy"
-	// KeptKind begins those of what is never Abandoned.
+	// KeptKind is the prefix of kinds that are never Abandoned.
 	KeptKind = "kept"
 
 	dirMode    = 0o700
@@ -38,22 +38,21 @@ const (
 )
 
 // Catalog is the driver's own directory of one export. It keeps its directories
-// open, since over NFS to open one is a round trip; any number of goroutines may
-// use it.
+// open, as opening one is a round trip over NFS. It is safe for concurrent use.
 type Catalog struct {
 	export    *os.Root
 	exportDir *os.File
 	meta      *os.Root
 	metaDir   *os.File
-	is        fs.FileInfo // of meta
+	metaInfo  fs.FileInfo
 
 	mu   sync.Mutex
 	dirs map[string]*os.File // below meta
 }
 
-// Open opens .nfs-csi, making it if need be. It refuses anything there but a
-// directory: a symlink would put the records into somebody's hands. Close it
-// after use, and before the export.
+// Open opens .nfs-csi and creates it if it is missing. It refuses anything but a
+// directory there: a symlink would hand the records to whoever made it. Close the
+// catalog after use, and before the export.
 func Open(export *os.Root) (*Catalog, error) {
 	c := &Catalog{export: export, dirs: map[string]*os.File{}}
 	if err := c.open(); err != nil {
@@ -80,23 +79,23 @@ func (c *Catalog) open() error {
 	if c.meta, err = c.export.OpenRoot(volume.MetaDir); err != nil {
 		return err
 	}
-	if c.is, err = c.meta.Stat("."); err != nil {
+	if c.metaInfo, err = c.meta.Stat("."); err != nil {
 		return err
 	}
-	if !os.SameFile(before, c.is) {
+	if !os.SameFile(before, c.metaInfo) {
 		return fmt.Errorf("%w: %s was replaced while it was opened", volume.ErrOwned, volume.MetaDir)
 	}
 	if c.metaDir, err = c.meta.Open("."); err != nil {
 		return err
 	}
 	if c.exportDir, err = c.export.Open("."); err == nil && isNew {
-		// Now that there is room for them: what is deleted on a full disk goes there.
+		// Made in advance: a delete on a full disk needs them.
 		err = errors.Join(c.meta.MkdirAll(TempDir, dirMode), c.meta.MkdirAll(TrashDir, dirMode))
 	}
 	return err
 }
 
-// Close ends the use of the catalog.
+// Close closes all directories.
 func (c *Catalog) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,14 +115,14 @@ func (c *Catalog) Close() error {
 	return errors.Join(errs...)
 }
 
-// ErrReplaced is also unix.ESTALE: what is open is of no more use.
+// ErrReplaced is also unix.ESTALE: the open directories are no longer the catalog.
 var ErrReplaced = fmt.Errorf("%s has been replaced: %w", volume.MetaDir, unix.ESTALE)
 
-// Check returns ErrReplaced when .nfs-csi is not the directory any more that was
-// opened, as after an administrator has put another one in its place.
+// Check returns ErrReplaced when .nfs-csi is no longer the directory that was opened,
+// for example because an administrator has restored a backup.
 func (c *Catalog) Check() error {
 	now, err := c.export.Lstat(volume.MetaDir)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, c.is) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, c.metaInfo) {
 		return fmt.Errorf("catalog: %w", ErrReplaced)
 	}
 	if err != nil {
@@ -132,8 +131,8 @@ func (c *Catalog) Check() error {
 	return nil
 }
 
-// Revalidate asks the server for every directory that is open; ErrReplaced when one is
-// not there any more.
+// Revalidate asks the server about every open directory; ErrReplaced when one of them
+// has been removed.
 func (c *Catalog) Revalidate() error {
 	c.mu.Lock()
 	open := slices.AppendSeq([]*os.File{c.metaDir, c.exportDir}, maps.Values(c.dirs))
@@ -156,13 +155,13 @@ func (c *Catalog) Meta() *os.Root { return c.meta }
 // Export is the export's own directory, open as long as the catalog.
 func (c *Catalog) Export() *os.File { return c.exportDir }
 
-// Trash is the directory whose entries are to be removed, open as long as the
+// Trash is the directory whose entries are waiting to be removed, open as long as the
 // catalog.
 func (c *Catalog) Trash() (*os.File, error) { return c.dir(TrashDir, true) }
 
-// dir is a directory of the catalog, opened when it is first asked for. Where it
-// is missing it is made or is fs.ErrNotExist. Should it be taken away later, a
-// server says ESTALE to whoever uses it.
+// dir returns a directory of the catalog and opens it on first use. A missing one is
+// created or is fs.ErrNotExist. If it is removed later, the server returns ESTALE for
+// its descriptor.
 func (c *Catalog) dir(name string, mkdir bool) (*os.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

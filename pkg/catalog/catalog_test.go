@@ -134,14 +134,14 @@ func TestCreateAgainstPrune(t *testing.T) {
 	wg.Wait()
 }
 
-func TestConflict(t *testing.T) {
+func TestCheckNotNested(t *testing.T) {
 	cat, _ := open(t)
 	for _, subDir := range []string{"a", "team/b/c"} {
 		if err := cat.Create(record(subDir)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tests := map[string]bool{ // directory -> conflict
+	tests := map[string]bool{ // directory -> whether it is refused
 		"a/x": true, "a/x/y": true, "team": true, "team/b": true, "team/b/c/d": true,
 		"a": false, "ab": false, "b": false, "team/x": false, "team/b/x": false, "team/b/c": false,
 	}
@@ -177,7 +177,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// What is in the place of a record and is none spoils nothing but this volume.
+// Something other than a file in the place of a record breaks only that volume.
 func TestReadWhatIsNoFile(t *testing.T) {
 	cat, export := open(t)
 	volumes := filepath.Join(export, volume.MetaDir, volumesDir)
@@ -233,9 +233,9 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// A controller whose clock is wrong begins a copy, or a deletion, and keeps it alive.
-// None of this is abandoned for the server, whose clock is that of the test's disk, and
-// whatever is left alone for long is.
+// A controller with a wrong clock starts a copy or a deletion and keeps it alive. By
+// the server's clock, here that of the test's disk, only entries without a heartbeat
+// are abandoned.
 func TestAbandonedWithSkewedClocks(t *testing.T) {
 	for _, skew := range []time.Duration{-24 * time.Hour, -time.Hour, 0, time.Hour, 24 * time.Hour} {
 		cat, export := open(t)
@@ -245,7 +245,7 @@ func TestAbandonedWithSkewedClocks(t *testing.T) {
 			if err := os.MkdirAll(name, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			// The heartbeat of a controller that knows no better.
+			// The heartbeat of a controller with that clock.
 			if err := os.Chtimes(name, time.Now().Add(skew), time.Now().Add(skew)); err != nil {
 				t.Fatal(err)
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// ServerTime waits until the clock by which the file server notes changes has gone on,
-// and returns its time: what changed before the call has an earlier ctime, what
-// changes after it none that is earlier.
+// ServerTime waits for the next tick of the clock that the file server takes ctimes
+// from, and returns its time: changes before the call have an earlier ctime, changes
+// after it do not.
 func (c *Catalog) ServerTime(ctx context.Context) (now time.Time, err error) {
 	name, err := c.TempName("clock")
 	if err == nil {

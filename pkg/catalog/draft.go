@@ -14,17 +14,16 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Draft is a record that is written and not in its place yet. It ends with
-// Publish or Drop; one that a dead process left is removed like all that is
-// Abandoned.
+// Draft is a record that is written but not visible yet. It ends with Publish or
+// Drop; one that a dead process left behind is Abandoned.
 type Draft struct {
 	record Record
 	bytes  []byte
-	name   string // of a directory in TempDir that the record is alone in
+	name   string // of a directory in TempDir that holds only the record
 	closed chan struct{}
 }
 
-// Draft writes a record where nobody reads it.
+// Draft writes a record to TempDir, where nobody reads it.
 func (c *Catalog) Draft(r Record) (*Draft, error) {
 	b, err := encode(r)
 	if err != nil {
@@ -42,10 +41,10 @@ func (c *Catalog) write(d *Draft) error {
 	if err != nil {
 		return err
 	}
-	if err := missing(fsat.Mkdir(int(tmp.Fd()), d.name, dirMode)); err != nil {
+	if err := asStale(fsat.Mkdir(int(tmp.Fd()), d.name, dirMode)); err != nil {
 		return err
 	}
-	if err := missing(d.write(int(tmp.Fd()))); err != nil {
+	if err := asStale(d.write(int(tmp.Fd()))); err != nil {
 		return errors.Join(err, c.Drop(d))
 	}
 	return nil
@@ -62,7 +61,7 @@ func (d *Draft) write(tmp int) error {
 	if err == nil && n < len(d.bytes) {
 		err = io.ErrShortWrite
 	}
-	// To close is a round trip of its own. It has nothing to tell: what is written
+	// Closing is a round trip of its own and cannot fail meaningfully: data written
 	// with O_DSYNC is on the server's disk, or the write has failed.
 	go func() {
 		defer close(d.closed)
@@ -75,8 +74,7 @@ func (d *Draft) write(tmp int) error {
 }
 
 func (d *Draft) open(tmp int) (fd int, err error) {
-	// O_PATH: about a directory that this process has just made the client need
-	// not ask the server.
+	// O_PATH saves a round trip: this process has just made the directory.
 	dir, err := fsat.Open(tmp, d.name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return -1, err
@@ -85,19 +83,19 @@ func (d *Draft) open(tmp int) (fd int, err error) {
 	return fd, errors.Join(err, unix.Close(dir))
 }
 
-// Drop gives up a record that is not in its place.
+// Drop discards a draft that was not published.
 func (c *Catalog) Drop(d *Draft) error {
-	<-d.closed // or the client would keep the file under another name
+	<-d.closed // or the client would rename the open file to .nfsXXXX
 	return c.meta.RemoveAll(path.Join(TempDir, d.name))
 }
 
-// Publish puts a record in its place, or returns fs.ErrExist where there is one.
-// Of any number of controllers exactly one succeeds, and the record is whole from
-// the moment it exists: it is renamed to its place together with the directory
-// that it is alone in. rename(2) puts an empty directory out of the way and
-// refuses one that holds anything.
+// Publish makes the draft the record of its directory, or returns fs.ErrExist if there
+// is one. Of any number of controllers exactly one succeeds, and the record is
+// complete from the moment it exists, as it is renamed together with the directory
+// that holds it: rename(2) replaces an empty directory and refuses one that holds
+// anything.
 //
-// Errors: volume.ErrOwned as of CheckNotNested, and then there is no record.
+// Errors: those of CheckNotNested; there is no record then.
 func (c *Catalog) Publish(d *Draft) error {
 	err := c.publish(d)
 	<-d.closed
@@ -108,34 +106,34 @@ func (c *Catalog) Publish(d *Draft) error {
 }
 
 func (c *Catalog) publish(d *Draft) error {
-	if err := c.placeAlone(d); err != nil {
-		// Directories may have been made for it, as far as others did not.
+	if err := c.publishAlone(d); err != nil {
+		// Remove the parents that were made for it and that no other record needs.
 		return errors.Join(err, c.Prune(d.record.SubDir), c.Drop(d))
 	}
-	// Others see this record now: of two controllers that claim a directory and one
-	// below it, at least one sees the other. That nothing was below, the rename has
-	// told.
-	if err := c.around(d.record); err != nil {
+	// The record is visible now: of two controllers that claim a directory and one
+	// below it, at least one sees the other. The rename has already shown that there
+	// was nothing below.
+	if err := c.checkParents(d.record); err != nil {
 		<-d.closed // as for Drop
 		return errors.Join(err, c.Remove(d.record))
 	}
 	return nil
 }
 
-func (c *Catalog) placeAlone(d *Draft) error {
+func (c *Catalog) publishAlone(d *Draft) error {
 	tmp, err := c.dir(TempDir, true)
 	if err != nil {
 		return err
 	}
 	for range fsat.MaxLostRaces {
-		err = c.place(tmp, d)
+		err = c.renameDraft(tmp, d)
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
-		// A record, records below, or directories that a dead process has left.
-		if wayErr := c.makeWay(d.record); wayErr != nil {
-			return wayErr
+		// A record, records below, or directories that a dead process left behind.
+		if clearErr := c.clearLeftovers(d.record); clearErr != nil {
+			return clearErr
 		}
 	}
-	return fmt.Errorf("its place is not to be cleared: %w", unix.EBUSY)
+	return fmt.Errorf("directories keep appearing in its place: %w", unix.EBUSY)
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// unknown are the fields of a JSON object that a later driver has written and this
-// one has no name for. Whoever rewrites the object writes them back.
+// unknown are the fields of a JSON object that a later version of the driver wrote.
+// They are kept when the object is rewritten.
 type unknown map[string]json.RawMessage
 
-// unmarshalFields reads a JSON object into the struct that known points to, and
+// unmarshalFields reads a JSON object into the struct that known points to and
 // returns the fields that the struct does not have.
 func unmarshalFields(b []byte, known any) (unknown, error) {
 	if err := json.Unmarshal(b, known); err != nil {
@@ -43,7 +43,7 @@ func marshalFields(known any, rest unknown) ([]byte, error) {
 	return slices.Concat(object[:len(object)-1], []byte(","), tail[1:]), err
 }
 
-// fieldNames are the names in JSON of a struct's fields.
+// fieldNames returns the JSON names of a struct's fields.
 func fieldNames(of reflect.Type) []string {
 	var names []string
 	for field := range of.Fields() {

@@ -17,7 +17,7 @@ const laterRecord = `{
   "later": {"deeper": [1, {"big": 12345678901234567890, "text": "<&>"}]}, "laterNull": null
 }`
 
-// A later driver may write fields that this one does not know, in every object.
+// A later version of the driver may add fields to any object.
 func TestUnknownFieldsAreKept(t *testing.T) {
 	for name, tt := range map[string]struct {
 		record any
@@ -59,8 +59,8 @@ func TestReplaceKeepsUnknownFields(t *testing.T) {
 	}
 }
 
-// What json.Unmarshal takes for a known field is none that is unknown, or one
-// object would have both.
+// A field that json.Unmarshal matches regardless of case is not unknown, or the object
+// would have it twice.
 func TestFieldsInAnotherCase(t *testing.T) {
 	var r Record
 	must(t, json.Unmarshal([]byte(`{"version": 1, "NAME": "n"}`), &r))

@@ -15,7 +15,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// kinds are the objects of records, by their headings in docs/format.md.
+// kinds are the objects of records by their headings in docs/format.md.
 var kinds = map[string]reflect.Type{
 	"Volume record":   reflect.TypeFor[Record](),
 	"Snapshot record": reflect.TypeFor[Snapshot](),
@@ -23,7 +23,7 @@ var kinds = map[string]reflect.Type{
 	"Member":          reflect.TypeFor[Member](),
 }
 
-// docs/format.md has every field of every record with its type, and no other.
+// docs/format.md lists every field of every record with its type, and no others.
 func TestFieldsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/format.md")
 	must(t, err)
@@ -96,8 +96,8 @@ func typeName(of reflect.Type) string {
 	return of.Kind().String()
 }
 
-// golden are the records in testdata/v1 as they are to be read: all forms that
-// drivers have written.
+// golden are the records in testdata/v1 as they must be read: every form that a
+// released driver has written.
 func golden() map[string]any {
 	at := time.Date(2026, 11, 20, 9, 8, 7, 123456789, time.UTC)
 	const id = "nfs.example#export#team/claim#pvc-1#retain"
@@ -156,7 +156,7 @@ func golden() map[string]any {
 	}
 }
 
-// Records of all forms are read, and written again as they were.
+// Records of every form survive being read and written.
 func TestGoldenRecords(t *testing.T) {
 	dir := filepath.Join("testdata", "v1")
 	entries, err := os.ReadDir(dir)
@@ -190,7 +190,7 @@ func decodeLike(record any, b []byte) (any, error) {
 	return decode(b)
 }
 
-// Whoever adds a field keeps a record that has it for those who come later.
+// A new field needs a golden record that has it.
 func TestEveryFieldIsInAGoldenRecord(t *testing.T) {
 	seen := map[string]bool{}
 	for name, record := range golden() {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// GroupsDir has a directory for each group snapshot. Its members are directories
-// in there, so that one rename makes the group with all of them, or ends it.
+// GroupsDir has a directory for each group snapshot. Its members are directories in
+// there, so that a single rename creates or deletes the group with all of them.
 const GroupsDir = "groups"
 
-// Group is the record of a group snapshot. It is written before the group gets
-// its place, and never changes.
+// Group is the record of a group snapshot. It is written before the group is renamed
+// into GroupsDir, and never changes.
 type Group struct {
 	Version int `json:"version"`
 	// Name is the CSI name, whatever characters it has.
 	Name string `json:"name"`
 	ID   string `json:"id"`
-	// Members in the order of their names.
+	// Members are sorted by name.
 	Members []Member  `json:"members"`
 	Created time.Time `json:"created"`
 
@@ -58,7 +58,7 @@ func (m Member) MarshalJSON() ([]byte, error) {
 	return marshalFields(plain(m), m.unknown)
 }
 
-// GroupPath is where the group name lies below the catalog's directory.
+// GroupPath is the path of the group below the catalog's directory.
 func GroupPath(name string) string { return path.Join(GroupsDir, name) }
 
 // ReadGroup returns the record of a group; fs.ErrNotExist if there is none.
@@ -85,7 +85,7 @@ func decodeGroup(b []byte) (Group, error) {
 	return g, nil
 }
 
-// WriteGroup puts the record into the directory that is to become the group.
+// WriteGroup writes the record into the directory that will become the group.
 func (c *Catalog) WriteGroup(dir string, g Group) error {
 	g.Version = recordVersion
 	b, err := marshal(g)

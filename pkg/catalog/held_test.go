@@ -12,8 +12,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Between what was read and what is done there may be another volume's record, of
-// the same name even.
+// Between reading a record and changing it, another volume may take its path, even one
+// of the same name.
 func TestHeldSparesALaterRecord(t *testing.T) {
 	for name, do := range map[string]func(*Held) error{
 		"remove":  func(h *Held) error { return h.Remove() },
@@ -47,7 +47,8 @@ func TestHeldSparesALaterRecord(t *testing.T) {
 	}
 }
 
-// A change that comes between the record and its directory goes with it.
+// A record written between the removal of the old one and of its directory is removed
+// as well.
 func TestHeldRemovesWhatReplacedIt(t *testing.T) {
 	cat, export := open(t)
 	must(t, cat.Create(record("pvc")))
@@ -64,8 +65,8 @@ func TestHeldRemovesWhatReplacedIt(t *testing.T) {
 	mustBeEmpty(t, filepath.Join(export, volume.MetaDir, volumesDir))
 }
 
-// A record has its directory for itself, also where a file was left that a client
-// had open when it was removed, and died.
+// A record gets a directory of its own even where a client that died left a
+// silly-renamed file.
 func TestCreateOverAFileLeftOpen(t *testing.T) {
 	cat, export := open(t)
 	dir := filepath.Join(export, volume.MetaDir, volumesDir, "pvc")

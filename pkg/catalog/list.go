@@ -11,9 +11,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Below lists, in order, the directories in dir that are or lead to volumes; dir
-// is empty for the export itself. One reading of one directory, however many
-// volumes there are: whether a name is that of a volume, Read tells.
+// Below lists the directories in dir that are volumes or lead to some, sorted; dir is
+// empty for the export itself. It reads a single directory, however many volumes
+// there are. Read tells whether a name is a volume.
 func (c *Catalog) Below(dir string) ([]string, error) {
 	f, err := c.meta.Open(path.Join(volumesDir, dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -22,7 +22,7 @@ func (c *Catalog) Below(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list volumes below %q: %w", dir, err)
 	}
-	// Not os.ReadDir, which may ask for the attributes of each.
+	// Not os.ReadDir, which may stat every entry.
 	names, err := f.Readdirnames(-1)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr

@@ -7,14 +7,14 @@ import (
 	"path"
 )
 
-// A volume whose directory does not have its name is also found by its name:
-// names/<name> is a copy of its record, of which only the directory counts. It
-// tells when a name is asked for again with another directory.
+// A volume whose directory is not called by its name is indexed by name:
+// names/<name> is a copy of its record, of which only the directory counts. It shows
+// when CreateVolume is repeated for a name with another directory.
 
 func namePath(name string) string { return path.Join(namesDir, name) }
 
-// DirectoryOf returns the directory of the live volume of that name, where it is
-// not the name itself; fs.ErrNotExist if there is none.
+// DirectoryOf returns the directory of the live volume of that name if it differs
+// from the name; fs.ErrNotExist if there is none.
 func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
 	there, err := c.readFile(namesDir, name)
 	if err != nil {
@@ -22,7 +22,7 @@ func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
 	}
 	rec, err := c.Read(there.SubDir)
 	if err == nil && rec.Name != there.Name {
-		err = fs.ErrNotExist // that volume is gone, its directory has another owner
+		err = fs.ErrNotExist // that volume is gone, and its directory has another owner
 	}
 	if err != nil {
 		return "", err
@@ -30,8 +30,8 @@ func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
 	return there.SubDir, nil
 }
 
-// NotedDirectoryOf returns what is noted for the name, also where there is no
-// volume yet or any more; fs.ErrNotExist if nothing is.
+// NotedDirectoryOf returns the note of the name, whether or not its volume exists;
+// fs.ErrNotExist if there is none.
 func (c *Catalog) NotedDirectoryOf(name string) (Record, error) {
 	noted, err := c.readFile(namesDir, name)
 	if err != nil {
@@ -40,21 +40,21 @@ func (c *Catalog) NotedDirectoryOf(name string) (Record, error) {
 	return noted, nil
 }
 
-// NoteDirectoryOf is SetDirectoryOf for a name that has no note; fs.ErrExist if
-// it has one. Of any number of controllers exactly one succeeds.
+// NoteDirectoryOf is SetDirectoryOf for a name without a note; fs.ErrExist if it has
+// one. Of any number of controllers exactly one succeeds.
 func (c *Catalog) NoteDirectoryOf(name string, r Record) error {
 	note := namePath(name)
 	return noteError(name, c.putNote(note, r, func(temp string) error {
 		err := c.meta.Link(temp, note)
-		if errors.Is(err, fs.ErrExist) && c.same(temp, note) {
-			err = nil // the reply was lost and the server saw the request twice
+		if errors.Is(err, fs.ErrExist) && c.sameFile(temp, note) {
+			err = nil // the reply was lost, and the request was retransmitted
 		}
 		return errors.Join(err, c.meta.Remove(temp))
 	}))
 }
 
-// SetDirectoryOf notes the directory of the volume that r is the record of,
-// whatever was noted before.
+// SetDirectoryOf notes the directory of the volume with the record r, and replaces an
+// earlier note.
 func (c *Catalog) SetDirectoryOf(name string, r Record) error {
 	return noteError(name, c.setNote(namePath(name), r))
 }
@@ -66,7 +66,7 @@ func noteError(name string, err error) error {
 	return nil
 }
 
-// ForgetDirectoryOf takes the note away if it says subDir.
+// ForgetDirectoryOf removes the note if it names subDir.
 func (c *Catalog) ForgetDirectoryOf(name, subDir string) error {
 	there, err := c.readFile(namesDir, name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && there.SubDir != subDir {

@@ -13,7 +13,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// CheckNotNestedExport is Catalog.CheckNotNestedExport where there is no room for a catalog.
+// CheckNotNestedExport is Catalog.CheckNotNestedExport for an export whose disk is too
+// full for a catalog.
 func CheckNotNestedExport(export *os.Root, subDir string) error {
 	dir, err := export.Open(".")
 	if err != nil {
@@ -22,9 +23,9 @@ func CheckNotNestedExport(export *os.Root, subDir string) error {
 	return errors.Join(checkNotNestedExport(int(dir.Fd()), subDir), dir.Close())
 }
 
-// CheckNotNestedExport returns volume.ErrOwned for a directory that is an export of its own, or lies
-// in one: what is in it is nobody's here to give away or to delete. What this process
-// may not look into is none of the driver's.
+// CheckNotNestedExport returns volume.ErrOwned for a directory that is an export with a
+// catalog of its own, or lies in one: its content is not this export's to adopt or to
+// delete. A directory that the driver may not enter is not such an export.
 func (c *Catalog) CheckNotNestedExport(subDir string) error {
 	return checkNotNestedExport(int(c.exportDir.Fd()), subDir)
 }

@@ -5,10 +5,9 @@ import (
 	"path"
 )
 
-// A note is a copy of a record that can be found by another name, at a place that is
-// only looked at by it.
+// A note is a copy of a record under another key, which is only looked up by that key.
 
-// setNote puts a note in its place, whatever was there before.
+// setNote writes a note, and replaces an earlier one.
 func (c *Catalog) setNote(at string, r Record) error {
 	return c.putNote(at, r, func(temp string) error {
 		if err := c.meta.Rename(temp, at); err != nil {
@@ -18,7 +17,8 @@ func (c *Catalog) setNote(at string, r Record) error {
 	})
 }
 
-// putNote writes a note that put brings to its place, whose directory is there then.
+// putNote writes a note to a temporary file, which put moves or links to its path. The
+// parent directory exists then.
 func (c *Catalog) putNote(at string, r Record, put func(temp string) error) error {
 	b, err := encode(r)
 	if err != nil {

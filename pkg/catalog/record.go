@@ -11,8 +11,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// recordVersion is written into every record. docs/format.md says when it rises and
-// what becomes of a record with a higher one.
+// recordVersion is written into every record. docs/format.md says when it is raised
+// and how a record with a higher version is treated.
 const recordVersion = 1
 
 // Record says who owns a directory. Fields are only ever added.
@@ -21,38 +21,37 @@ type Record struct {
 	// Name is the CSI name of the volume, whatever characters it has.
 	Name string `json:"name"`
 	ID   string `json:"id"`
-	// SubDir is the directory, and where the record lies. For a SharedVolume that is
-	// below the shared directory, which the ID has.
+	// SubDir is the directory, and the path of the record. For a SharedVolume it lies
+	// below the shared directory, which is the one in the ID.
 	SubDir string `json:"subDir"`
-	// Capacity in bytes, 0 when none was asked for.
+	// Capacity in bytes, 0 when none was requested.
 	Capacity int64 `json:"capacity"`
-	// Parameters that shape the volume, and apart from them what the provisioner
-	// told about the claim.
+	// Parameters shape the volume. Metadata is what the provisioner passed about the
+	// claim.
 	Parameters map[string]string `json:"parameters"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
-	// ClusterID of the cluster whose claim it is; empty where the driver was told none.
+	// ClusterID is the cluster of the claim; empty if the driver has none configured.
 	ClusterID    string          `json:"clusterID,omitempty"`
 	OnDelete     volume.OnDelete `json:"onDelete"`
 	MountOptions []string        `json:"mountOptions,omitempty"`
-	// Mode, UID and GID that the directory was to get when it was made. They say
-	// nothing of a directory that was there before, which is Adopted as it was.
+	// Mode, UID and GID that were requested for a new directory. They do not apply to
+	// one that existed before, which is Adopted unchanged.
 	Mode    volume.Mode `json:"mode,omitempty"`
 	UID     *uint32     `json:"uid,omitempty"`
 	GID     *uint32     `json:"gid,omitempty"`
 	Adopted bool        `json:"adopted,omitempty"`
-	// ReusedFrom is the ID of the volume that the claim had before. As long as there is
-	// this record, there may be a note of that, see NoteReuse.
+	// ReusedFrom is the ID of the claim's previous volume. While this record exists,
+	// there may be a note of it, see NoteReuse.
 	ReusedFrom string `json:"reusedFrom,omitempty"`
-	// Shared is empty for a volume that has its directory for itself.
+	// Shared is empty for a volume with a directory of its own.
 	Shared Sharing `json:"shared,omitempty"`
-	// ArchiveOf is the ID of the volume whose directory is about to be renamed to
-	// this one; the record is no volume then.
+	// ArchiveOf is the ID of the volume whose directory is about to be renamed to this
+	// one. Such a record is not a volume.
 	ArchiveOf string    `json:"archiveOf,omitempty"`
 	Created   time.Time `json:"created"`
-	// Source is what the volume was made from, empty for an empty volume. The
-	// directory of such a volume is there when it is whole and not before. Pending
-	// stands until that was seen, so that one that is still to come is not taken for
-	// one that was lost.
+	// Source is what the volume was copied from; empty for an empty volume. The
+	// directory of a copy appears once the copy is complete. Pending is set until it
+	// has been seen, so that a directory still to come is not mistaken for a lost one.
 	Source  string `json:"source,omitempty"`
 	Pending bool   `json:"pending,omitempty"`
 
@@ -72,14 +71,14 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return marshalFields(plain(r), r.unknown)
 }
 
-// Same tells whether both are of one volume, or one archive: its record may have
-// changed, but another volume of its name has another.
+// Same reports whether both are records of the same volume or archive. The record may
+// have changed, but not its name and creation time.
 func (r Record) Same(other Record) bool {
 	return r.Name == other.Name && r.ArchiveOf == other.ArchiveOf && r.Created.Equal(other.Created)
 }
 
-// BrokenError says that what is in a record's place is none, or none that this
-// driver understands.
+// BrokenError says that what was found instead of a record is not one, or not one that
+// this driver understands.
 type BrokenError struct {
 	Reason string
 	Err    error // volume.ErrNewerRecord, or nil
@@ -99,7 +98,7 @@ func encode(r Record) ([]byte, error) {
 	return marshal(r)
 }
 
-// marshal writes a record of any kind.
+// marshal encodes a record of any kind.
 func marshal(record any) ([]byte, error) {
 	b, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
@@ -122,7 +121,7 @@ func decode(b []byte) (Record, error) {
 	return r, nil
 }
 
-// unmarshal reads a record of any kind.
+// unmarshal decodes a record of any kind.
 func unmarshal(b []byte, record any) error {
 	var format struct{ Version int }
 	if err := json.Unmarshal(b, &format); err != nil {
@@ -140,7 +139,7 @@ func unmarshal(b []byte, record any) error {
 	return nil
 }
 
-// decodeOf is decode for the record of a directory.
+// decodeOf is decode that checks which directory the record is of.
 func decodeOf(b []byte, subDir string) (Record, error) {
 	r, err := decode(b)
 	if err == nil && r.SubDir != subDir {

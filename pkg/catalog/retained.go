@@ -12,12 +12,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// A volume that ends and whose directory stays leaves a note of that, by the name of
-// the directory. DeleteVolume may be repeated when the record is gone, also for an
-// earlier volume of the same directory, and a volume's ID alone may say to delete
-// what is there.
+// A deleted volume whose directory is retained leaves a note, named by the directory:
+// DeleteVolume may be repeated after the record is gone, even for an earlier volume of
+// the same directory, and the volume ID alone may say to delete what is there.
 
-// retainedName is the name of the note of a directory.
+// retainedName is the file name of the note of a directory.
 func retainedName(subDir string) string {
 	name, err := volume.DirName(path.Clean(subDir))
 	if err != nil { // longer than a volume's name may be
@@ -27,7 +26,7 @@ func retainedName(subDir string) string {
 	return name
 }
 
-// NoteRetained notes that the volume of the record ends and its directory stays.
+// NoteRetained notes that the directory of a deleted volume is retained.
 func (c *Catalog) NoteRetained(r Record) error {
 	if err := c.setNote(path.Join(retainedDir, retainedName(r.SubDir)), r); err != nil {
 		return fmt.Errorf("note that %s is retained: %w", r.SubDir, err)
@@ -35,9 +34,9 @@ func (c *Catalog) NoteRetained(r Record) error {
 	return nil
 }
 
-// Retained returns the ID of the volume that has ended last of those whose directory
-// stayed, empty where there is none. The first notes had the name of the volume,
-// which is that of the one asked for.
+// Retained returns the ID of the last deleted volume whose directory was retained as
+// subDir; empty if there is none. The first notes were named by the volume, so they
+// are looked up by name as well.
 func (c *Catalog) Retained(subDir, name string) (id string, err error) {
 	notes := []string{retainedName(subDir)}
 	if byVolume, err := volume.DirName(name); err == nil && byVolume != notes[0] {
@@ -58,12 +57,12 @@ func (c *Catalog) Retained(subDir, name string) (id string, err error) {
 	return "", nil
 }
 
-// ForgetRetained removes the note of a directory that has become that of the volume
-// of the record.
+// ForgetRetained removes the note of a directory that belongs to the volume of the
+// record by now.
 func (c *Catalog) ForgetRetained(r Record) error {
 	name := retainedName(r.SubDir)
 	note, err := c.readFile(retainedDir, name)
-	// That of the volume itself was left at its end, by another controller.
+	// A note of the volume itself is kept: another controller wrote it when it deleted it.
 	if err == nil && note.SubDir == r.SubDir && !note.Same(r) {
 		err = c.meta.Remove(path.Join(retainedDir, name))
 	}
@@ -73,10 +72,10 @@ func (c *Catalog) ForgetRetained(r Record) error {
 	return nil
 }
 
-// SweepRetained asks keep about notes of retained directories, at most limit of those
-// that come after one, and removes the others. It returns the last one that it has
-// asked about, empty when there are no more. When a note was written is told by the
-// clock of the server. What is no note stays.
+// SweepRetained passes notes of retained directories to keep, at most limit of them and
+// only those after a given one, and removes those that need not be kept. It returns
+// the last note it has looked at, or empty if there are no more. written is the
+// server's time. Files that are not notes stay.
 func (c *Catalog) SweepRetained(after string, limit int, keep func(r Record, written time.Time) (bool, error)) (last string, err error) {
 	entries, err := fs.ReadDir(c.meta.FS(), retainedDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ func TestForgetRetained(t *testing.T) {
 	before.Name, adopter.Name = "pvc-1", "pvc-2"
 	later := adopter
 	later.Created = later.Created.Add(time.Nanosecond)
-	elsewhere := record("elsewhere") // whose note has the name of the volume, as the first ones had
+	elsewhere := record("elsewhere") // with a note named by the volume, as the first ones were
 	for name, tt := range map[string]struct {
 		note  Record
 		stays bool
@@ -32,7 +32,7 @@ func TestForgetRetained(t *testing.T) {
 	must(t, cat.ForgetRetained(adopter)) // there is none
 }
 
-// Notes of directories with names that are no file names, or too long ones, are found.
+// Notes are found for directories whose names are too long or no file names.
 func TestRetainedByAnyName(t *testing.T) {
 	long := strings.Repeat("n", 200)
 	for _, subDir := range []string{"pvc-1", "team/data", long + "/a", long + "/b"} {

@@ -9,25 +9,25 @@ import (
 	"path"
 )
 
-// When a claim is made again, the directory of its volume becomes that of another
-// one. A record's place is that of one record for good (see Held), so that there is
-// none for a moment. A note says whose directory it is then. It is there before the
-// old record goes and stays as long as the new one; where there is a record, it says
-// nothing.
+// When a claim is created again, the directory of its old volume is handed to the new
+// one. As a record's directory belongs to that record for good (see Held), there is a
+// moment without a record. A note says whose directory it is then. It is written
+// before the old record is removed and stays as long as the new one; it means nothing
+// while there is a record.
 
-// ReusePath is where the note of a directory lies below the catalog's directory.
+// ReusePath is the path of a directory's note below the catalog's directory.
 func ReusePath(subDir string) string {
 	sum := sha256.Sum256([]byte(path.Clean(subDir)))
 	return path.Join(reuseDir, hex.EncodeToString(sum[:20]))
 }
 
-// NoteReuse notes that the directory will be that of the volume which r will be the
-// record of, whatever was noted before.
+// NoteReuse notes that the directory will belong to the volume with the record r, and
+// replaces an earlier note.
 func (c *Catalog) NoteReuse(r Record) error {
 	return reuseError(r.SubDir, c.setNote(ReusePath(r.SubDir), r))
 }
 
-// Reuse returns what NoteReuse has noted of the directory; fs.ErrNotExist for nothing.
+// Reuse returns the directory's note; fs.ErrNotExist if there is none.
 func (c *Catalog) Reuse(subDir string) (Record, error) {
 	note := ReusePath(subDir)
 	r, err := c.readFile(path.Dir(note), path.Base(note))
@@ -37,7 +37,7 @@ func (c *Catalog) Reuse(subDir string) (Record, error) {
 	return r, reuseError(subDir, err)
 }
 
-// ForgetReuse takes the note away if it is of this volume.
+// ForgetReuse removes the note if it names this volume.
 func (c *Catalog) ForgetReuse(r Record) error {
 	next, err := c.Reuse(r.SubDir)
 	if err == nil && next.Name == r.Name {

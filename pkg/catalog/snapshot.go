@@ -8,23 +8,22 @@ import (
 
 const (
 	snapshotRecord = "record.json"
-	// SnapshotData is the directory of a snapshot that has the volume's content.
+	// SnapshotData is the directory of a snapshot that holds the volume's content.
 	SnapshotData = "data"
 )
 
-// Snapshot is the record of a snapshot. It is written before the snapshot gets
-// its place, and never changes.
+// Snapshot is the record of a snapshot. It is written before the snapshot is renamed
+// into SnapshotsDir, and never changes.
 type Snapshot struct {
 	Version int `json:"version"`
 	// Name is the CSI name, whatever characters it has.
 	Name string `json:"name"`
 	ID   string `json:"id"`
-	// SourceID is the ID of the volume it was taken of.
+	// SourceID is the ID of the volume that the snapshot was taken of.
 	SourceID string `json:"sourceID"`
-	// Capacity is that of the volume when the snapshot was taken, in bytes, 0 when it
-	// was not known.
+	// Capacity of the volume when the snapshot was taken, in bytes; 0 if unknown.
 	Capacity int64 `json:"capacity,omitempty"`
-	// Bytes and Entries are what it holds.
+	// Bytes and Entries count the content.
 	Bytes   int64     `json:"bytes"`
 	Entries int64     `json:"entries"`
 	Created time.Time `json:"created"`
@@ -45,11 +44,11 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 	return marshalFields(plain(s), s.unknown)
 }
 
-// SnapshotPath is where the snapshot name lies below the catalog's directory.
+// SnapshotPath is the path of the snapshot below the catalog's directory.
 func SnapshotPath(name string) string { return path.Join(SnapshotsDir, name) }
 
-// ReadSnapshot returns the record of a snapshot that is whole, by its place;
-// fs.ErrNotExist if there is none.
+// ReadSnapshot returns the record of a complete snapshot, by its path below the
+// catalog's directory; fs.ErrNotExist if there is none.
 func (c *Catalog) ReadSnapshot(dir string) (Snapshot, error) {
 	b, err := c.meta.ReadFile(path.Join(dir, snapshotRecord))
 	if err != nil {
@@ -73,8 +72,7 @@ func decodeSnapshot(b []byte) (Snapshot, error) {
 	return s, nil
 }
 
-// WriteSnapshot puts the record into the directory that is to become the
-// snapshot.
+// WriteSnapshot writes the record into the directory that will become the snapshot.
 func (c *Catalog) WriteSnapshot(dir string, s Snapshot) error {
 	s.Version = recordVersion
 	b, err := marshal(s)

@@ -14,8 +14,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// TempName makes a name below TempDir that nobody else uses. It tells its age,
-// for Abandoned.
+// TempName returns a unique path below TempDir. It contains the time, for Abandoned.
 func (c *Catalog) TempName(kind string) (string, error) {
 	if err := c.meta.MkdirAll(TempDir, dirMode); err != nil {
 		return "", err
@@ -23,7 +22,7 @@ func (c *Catalog) TempName(kind string) (string, error) {
 	return path.Join(TempDir, tempName(kind)), nil
 }
 
-// Temp is TempDir, open as long as the catalog, and a name as of TempName in it.
+// Temp returns TempDir, open as long as the catalog, and a unique name in it.
 func (c *Catalog) Temp(kind string) (dir *os.File, name string, err error) {
 	dir, err = c.dir(TempDir, true)
 	return dir, tempName(kind), err
@@ -40,25 +39,24 @@ func (c *Catalog) writeTemp(b []byte) (name string, err error) {
 	return name, c.writeFile(name, b)
 }
 
-// writeFile makes a file, whole or not at all, where nobody else does: O_EXCL
-// would be one more round trip.
+// writeFile writes a file completely or not at all. The name must be unique, as
+// O_EXCL would cost another round trip.
 func (c *Catalog) writeFile(name string, b []byte) error {
 	f, err := c.meta.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, recordMode)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	// A full disk may show only when the data reaches the server.
+	// ENOSPC may only show when the data reaches the server.
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, c.meta.Remove(name))
 	}
 	return nil
 }
 
-// Abandoned lists what lies below TempDir for longer than age and was not touched for
-// as long: left there by a process that died. The file server's clock says so, for
-// those of its clients may differ by hours. Names not made by TempName are not among
-// them.
+// Abandoned lists entries of TempDir that were neither created nor touched within age:
+// a dead process left them behind. Age is measured by the file server's clock, as
+// clients may be hours apart. Names not made by TempName are left out.
 func (c *Catalog) Abandoned(age time.Duration) ([]string, error) {
 	entries, err := fs.ReadDir(c.meta.FS(), TempDir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -81,11 +79,11 @@ func (c *Catalog) Abandoned(age time.Duration) ([]string, error) {
 		if !ok || strings.HasPrefix(e.Name(), KeptKind) {
 			continue
 		}
-		// The name of a copy tells when it was begun, which may be long ago.
+		// The time in the name of a copy is that of its beginning, which may be long ago.
 		if !strings.HasPrefix(e.Name(), CopyKind) && now.Sub(made) <= age {
 			continue
 		}
-		// One that cannot be asked is left alone.
+		// Skip one whose ctime cannot be read.
 		if changed, err := fsat.ChangeTime(int(temp.Fd()), e.Name()); err == nil && now.Sub(changed) > age {
 			old = append(old, path.Join(TempDir, e.Name()))
 		}
@@ -93,7 +91,8 @@ func (c *Catalog) Abandoned(age time.Duration) ([]string, error) {
 	return old, nil
 }
 
-// touchTemp returns the server's time, without a file that a full disk has no room for.
+// touchTemp returns the server's time without creating a file, which a full disk has no
+// room for.
 func (c *Catalog) touchTemp() (time.Time, error) {
 	meta := int(c.metaDir.Fd())
 	if err := fsat.Touch(meta, TempDir); err != nil {
@@ -102,7 +101,7 @@ func (c *Catalog) touchTemp() (time.Time, error) {
 	return fsat.ChangeTime(meta, TempDir)
 }
 
-// KeepAlive makes a copy in TempDir young again.
+// KeepAlive refreshes the heartbeat of a copy in TempDir, so that it is not Abandoned.
 func (c *Catalog) KeepAlive(name string) error {
 	temp, err := c.dir(TempDir, false)
 	if err != nil {
@@ -111,7 +110,7 @@ func (c *Catalog) KeepAlive(name string) error {
 	return fsat.Touch(int(temp.Fd()), path.Base(name))
 }
 
-// Temporary lists the entries of TempDir of a kind.
+// Temporary lists the entries of a kind in TempDir.
 func (c *Catalog) Temporary(kind string) ([]string, error) {
 	entries, err := fs.ReadDir(c.meta.FS(), TempDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +125,7 @@ func (c *Catalog) Temporary(kind string) ([]string, error) {
 	return names, nil
 }
 
-// madeAt reads the time out of kind-<unix nanoseconds>-<random>.
+// madeAt returns the time in a name of the form kind-<unix nanoseconds>-<random>.
 func madeAt(name string) (time.Time, bool) {
 	_, rest, ok := strings.Cut(name, "-")
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Read returns the record of the directory subDir; fs.ErrNotExist if there is none.
+// Read returns the record of subDir; fs.ErrNotExist if there is none.
 func (c *Catalog) Read(subDir string) (Record, error) {
 	b, err := c.readBytes(volumesDir, path.Join(subDir, volume.RecordFile))
 	if err != nil {
@@ -29,27 +29,27 @@ func (c *Catalog) Read(subDir string) (Record, error) {
 	return r, nil
 }
 
-func (c *Catalog) readFile(place, name string) (Record, error) {
-	b, err := c.readBytes(place, name)
+func (c *Catalog) readFile(dir, name string) (Record, error) {
+	b, err := c.readBytes(dir, name)
 	if err != nil {
 		return Record{}, err
 	}
 	return decode(b)
 }
 
-func (c *Catalog) readBytes(place, name string) ([]byte, error) {
-	dir, err := c.dir(place, false)
+func (c *Catalog) readBytes(in, name string) ([]byte, error) {
+	dir, err := c.dir(in, false)
 	if err != nil {
 		return nil, err
 	}
 	b, err := fsat.ReadFile(int(dir.Fd()), name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) {
-		err = &BrokenError{Reason: err.Error()} // somebody has put something else there
+		err = &BrokenError{Reason: err.Error()} // not a regular file
 	}
 	return b, err
 }
 
-// Create writes the record of a directory that has none, as Draft and Publish do.
+// Create writes the record of a directory that has none: Draft and Publish.
 func (c *Catalog) Create(r Record) error {
 	d, err := c.Draft(r)
 	if err != nil {
@@ -58,19 +58,19 @@ func (c *Catalog) Create(r Record) error {
 	return c.Publish(d)
 }
 
-// place renames the draft's directory to its place.
-func (c *Catalog) place(tmp *os.File, d *Draft) (err error) {
+// renameDraft renames the draft's directory to the path of its record.
+func (c *Catalog) renameDraft(tmp *os.File, d *Draft) (err error) {
 	for range fsat.MaxLostRaces {
-		err = c.in(d.record.SubDir, func(dir int, name string) error { return fsat.Rename(int(tmp.Fd()), d.name, dir, name) })
+		err = c.inParent(d.record.SubDir, func(dir int, name string) error { return fsat.Rename(int(tmp.Fd()), d.name, dir, name) })
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
 			return err
 		}
 		if _, there := c.meta.Lstat(path.Join(TempDir, d.name)); errors.Is(there, fs.ErrNotExist) {
-			return c.placed(d, err)
+			return c.unlessPublished(d, err)
 		}
 		above := path.Dir(d.record.SubDir)
 		if above == "." {
-			return missing(err)
+			return asStale(err)
 		}
 		if mkErr := c.meta.MkdirAll(recordDir(above), dirMode); mkErr != nil && !errors.Is(mkErr, fs.ErrNotExist) {
 			return mkErr
@@ -79,9 +79,9 @@ func (c *Catalog) place(tmp *os.File, d *Draft) (err error) {
 	return err
 }
 
-// placed returns nil when the record is that of a rename whose reply was lost, so
-// that the server saw the request twice.
-func (c *Catalog) placed(d *Draft, err error) error {
+// unlessPublished returns nil instead of the error if the record is in place: the reply
+// to an earlier rename was lost, and the request was retransmitted.
+func (c *Catalog) unlessPublished(d *Draft, err error) error {
 	volumes, dirErr := c.dir(volumesDir, false)
 	if dirErr != nil {
 		return errors.Join(err, dirErr)
@@ -89,12 +89,12 @@ func (c *Catalog) placed(d *Draft, err error) error {
 	if have, readErr := fsat.ReadFile(int(volumes.Fd()), path.Join(d.record.SubDir, volume.RecordFile)); readErr == nil && bytes.Equal(have, d.bytes) {
 		return nil
 	}
-	return missing(err)
+	return asStale(err)
 }
 
-// in calls do with the directory that holds the one of subDir's record, and the
-// name of that; fs.ErrNotExist if it is not there.
-func (c *Catalog) in(subDir string, do func(dir int, name string) error) error {
+// inParent calls do with the parent of the directory of subDir's record, and the name
+// of that directory; fs.ErrNotExist if the parent is missing.
+func (c *Catalog) inParent(subDir string, do func(dir int, name string) error) error {
 	if !filepath.IsLocal(subDir) || subDir == "." {
 		return fmt.Errorf("%w: directory %q", volume.ErrInvalid, subDir)
 	}
@@ -113,31 +113,31 @@ func (c *Catalog) in(subDir string, do func(dir int, name string) error) error {
 	return errors.Join(do(fd, name), unix.Close(fd))
 }
 
-// missing says of a directory that was open what NFS says: that it is another
-// one now, or none.
-func missing(err error) error {
+// asStale turns fs.ErrNotExist for an entry of an open directory into what NFS returns
+// for a directory that was removed or replaced.
+func asStale(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: a directory of %s has been removed: %w", unix.ESTALE, volume.MetaDir, err)
 	}
 	return err
 }
 
-func (c *Catalog) same(a, b string) bool {
+func (c *Catalog) sameFile(a, b string) bool {
 	infoA, errA := c.meta.Lstat(a)
 	infoB, errB := c.meta.Lstat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 // CheckNotNested returns volume.ErrOwned when the directory lies in that of another
-// live volume or holds one.
+// live volume or contains one.
 func (c *Catalog) CheckNotNested(subDir string) error {
-	if err := c.above(subDir); err != nil {
+	if err := c.checkAbove(subDir); err != nil {
 		return err
 	}
-	return c.below(subDir)
+	return c.checkBelow(subDir)
 }
 
-func (c *Catalog) above(subDir string) error {
+func (c *Catalog) checkAbove(subDir string) error {
 	for dir := path.Dir(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
 		_, err := c.meta.Lstat(RecordPath(dir))
 		if err == nil {
@@ -150,7 +150,7 @@ func (c *Catalog) above(subDir string) error {
 	return nil
 }
 
-func (c *Catalog) below(subDir string) error {
+func (c *Catalog) checkBelow(subDir string) error {
 	below := recordDir(subDir)
 	err := fs.WalkDir(c.meta.FS(), below, func(p string, d fs.DirEntry, err error) error {
 		switch {

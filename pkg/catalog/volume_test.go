@@ -12,7 +12,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// What may be where the directory of a record is to come to be.
+// What may be in the way of a new record's directory.
 func TestCreateOverWhatIsThere(t *testing.T) {
 	tests := map[string]struct {
 		put  func(t *testing.T, cat *Catalog, dir string) // dir is volumes/pvc
@@ -43,8 +43,7 @@ func TestCreateOverWhatIsThere(t *testing.T) {
 	}
 }
 
-// An NFS server that sees a request twice says of the second that there is
-// nothing to rename.
+// An NFS server answers a retransmitted rename with ENOENT.
 func TestCreateWhoseReplyWasLost(t *testing.T) {
 	cat, _ := open(t)
 	r := record("pvc")
@@ -57,10 +56,10 @@ func TestCreateWhoseReplyWasLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cat.place(tmp, &Draft{record: r, name: "renamed-away", bytes: b}); err != nil {
+	if err := cat.renameDraft(tmp, &Draft{record: r, name: "renamed-away", bytes: b}); err != nil {
 		t.Errorf("its own record: %v", err)
 	}
-	if err := cat.place(tmp, &Draft{record: r, name: "renamed-away", bytes: append(b, ' ')}); !errors.Is(err, unix.ESTALE) {
+	if err := cat.renameDraft(tmp, &Draft{record: r, name: "renamed-away", bytes: append(b, ' ')}); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("the record of another: %v, want ESTALE", err)
 	}
 }
@@ -126,8 +125,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A record that comes to be within a live volume does not stay: whoever made that
-// volume may have looked before.
+// A record created inside a live volume does not stay: the check of that volume's
+// creator may have come before.
 func TestCreateWithinAVolume(t *testing.T) {
 	cat, export := open(t)
 	mustCreate(t, cat, "pvc")

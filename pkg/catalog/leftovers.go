@@ -12,24 +12,24 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// leftOpen begins the names that NFS clients give to files which are removed while
-// they have them open. They stay when the client dies.
-const leftOpen = ".nfs"
+// sillyRename is the prefix of the names that NFS clients give to open files which are
+// removed. They remain when the client dies.
+const sillyRename = ".nfs"
 
-// makeWay removes what dead processes have left where a record is to come to be: a
-// record gets a directory of its own, see Held.
+// clearLeftovers removes what dead processes left at the path of a new record: its
+// directory must come with it, see Held.
 //
-// Errors: fs.ErrExist where there is a record, volume.ErrOwned as of CheckNotNested.
-func (c *Catalog) makeWay(r Record) error {
+// Errors: fs.ErrExist if there is a record; those of CheckNotNested.
+func (c *Catalog) clearLeftovers(r Record) error {
 	_, err := c.readBytes(volumesDir, path.Join(r.SubDir, volume.RecordFile))
 	if err == nil {
 		return fs.ErrExist
 	}
 	if fsat.IsGone(err) {
-		err = c.around(r)
+		err = c.checkParents(r)
 	}
 	if err == nil {
-		err = c.below(r.SubDir)
+		err = c.checkBelow(r.SubDir)
 	}
 	if err != nil {
 		return err
@@ -37,15 +37,15 @@ func (c *Catalog) makeWay(r Record) error {
 	return c.sweep(r.SubDir)
 }
 
-// sweep removes all directories below one that lead to no record.
+// sweep removes the directories below one that lead to no record.
 func (c *Catalog) sweep(dir string) error {
 	names, err := c.Below(dir)
 	for _, name := range names {
 		below := path.Join(dir, name)
-		err = errors.Join(err, c.in(below, func(at int, name string) error {
+		err = errors.Join(err, c.inParent(below, func(at int, name string) error {
 			err := fsat.Rmdir(at, name)
 			switch {
-			case errors.Is(err, unix.ENOTDIR) && strings.HasPrefix(name, leftOpen):
+			case errors.Is(err, unix.ENOTDIR) && strings.HasPrefix(name, sillyRename):
 				err = fsat.Unlink(at, name)
 			case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
 				if err = c.sweep(below); err == nil {
@@ -53,7 +53,7 @@ func (c *Catalog) sweep(dir string) error {
 				}
 			}
 			if fsat.IsGone(err) || errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-				return nil // by others, who also put something in there again
+				return nil // others removed it, or use it again
 			}
 			return err
 		}))

@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// SnapshotPaths are the places of all snapshots that come after one of them, in
-// order: members of groups as groups/NAME/MEMBER, then the others as
-// snapshots/NAME. Whether there is a snapshot, ReadSnapshot tells.
+// SnapshotPaths yields the paths of all snapshots after a given one, sorted: members
+// of groups as groups/NAME/MEMBER, then the others as snapshots/NAME. ReadSnapshot
+// tells whether there is a snapshot.
 func (c *Catalog) SnapshotPaths(after string) iter.Seq2[string, error] {
 	dir, rest, _ := strings.Cut(after, "/")
 	return func(yield func(string, error) bool) {
 		if dir != SnapshotsDir {
 			group, member, _ := strings.Cut(rest, "/")
-			if !c.members(group, member, yield) {
+			if !c.groupMembers(group, member, yield) {
 				return
 			}
 			rest = ""
 		}
-		names, err := c.namesIn(SnapshotsDir)
-		each(SnapshotsDir, names, rest, err, yield)
+		names, err := c.sortedNames(SnapshotsDir)
+		yieldAfter(SnapshotsDir, names, rest, err, yield)
 	}
 }
 
-// members yields those of groups that come after a member of a group.
-func (c *Catalog) members(after, member string, yield func(string, error) bool) (goOn bool) {
-	groups, err := c.namesIn(GroupsDir)
+// groupMembers yields the members of groups after a given member of a group.
+func (c *Catalog) groupMembers(after, member string, yield func(string, error) bool) (goOn bool) {
+	groups, err := c.sortedNames(GroupsDir)
 	if err != nil {
 		return yield("", err)
 	}
@@ -42,16 +42,16 @@ func (c *Catalog) members(after, member string, yield func(string, error) bool) 
 		if group < after {
 			continue
 		}
-		names, err := c.namesIn(GroupPath(group))
+		names, err := c.sortedNames(GroupPath(group))
 		names = slices.DeleteFunc(names, func(n string) bool { return n == snapshotRecord })
-		if !each(GroupPath(group), names, first, err, yield) {
+		if !yieldAfter(GroupPath(group), names, first, err, yield) {
 			return false
 		}
 	}
 	return true
 }
 
-func each(dir string, names []string, after string, err error, yield func(string, error) bool) (goOn bool) {
+func yieldAfter(dir string, names []string, after string, err error, yield func(string, error) bool) (goOn bool) {
 	if err != nil {
 		return yield("", err)
 	}
@@ -63,8 +63,8 @@ func each(dir string, names []string, after string, err error, yield func(string
 	return true
 }
 
-// namesIn lists a directory of the catalog, in order.
-func (c *Catalog) namesIn(dir string) ([]string, error) {
+// sortedNames lists a directory of the catalog; a missing one is empty.
+func (c *Catalog) sortedNames(dir string) ([]string, error) {
 	entries, err := fs.ReadDir(c.meta.FS(), dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list snapshots: %w", err)
