@@ -15,6 +15,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
 
 // App is the whole program.
@@ -171,14 +172,14 @@ func (a *App) provisioner(driver *csiclient.Client) (*provisioner.Provisioner, e
 		RetryMax:            a.config.RetryIntervalMax,
 		Workers:             a.config.WorkerThreads,
 		DrainTimeout:        a.config.ShutdownTimeout,
-		Topology: provisioner.Topology{
+		Topology: volumes.Topology{
 			Enabled:   a.config.Features.Topology,
 			Strict:    a.config.StrictTopology,
 			Immediate: a.config.ImmediateTopology,
 		},
-		Node:       a.node(driver),
-		ContestMin: a.config.Node.BaseDelay,
-		ContestMax: a.config.Node.MaxDelay,
+		Node:         a.node(driver),
+		RaceMinDelay: a.config.Node.BaseDelay,
+		RaceMaxDelay: a.config.Node.MaxDelay,
 	})
 }
 

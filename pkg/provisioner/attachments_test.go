@@ -32,7 +32,7 @@ func TestAttachedVolumeIsNotDeleted(t *testing.T) {
 		attachment("csi-2", "other.example", "pvc-2"),
 		releasedVolume("pvc-1"), releasedVolume("pvc-2"))
 	w.awaitGone("pvc-2")
-	w.awaitEvent("VolumeFailedDelete", "the volume is still attached: VolumeAttachment csi-1 to node node-1")
+	w.awaitEvent("VolumeFailedDelete", "volume is still attached: VolumeAttachment csi-1 to node node-1")
 	for _, request := range w.driver.Deletes() {
 		if request.GetVolumeId() == "id-of-pvc-1" {
 			t.Fatal("the driver was told to delete a volume that is attached")

@@ -25,6 +25,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/sources"
 )
 
 const (
@@ -147,9 +148,9 @@ func (w *world) kill() {
 // newDynamic has the APIs of snapshots and grants.
 func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		snapshotResource(): "VolumeSnapshotList",
-		contentResource():  "VolumeSnapshotContentList",
-		grantResource():    "ReferenceGrantList",
+		sources.SnapshotResource(): "VolumeSnapshotList",
+		sources.ContentResource():  "VolumeSnapshotContentList",
+		sources.GrantResource():    "ReferenceGrantList",
 	}, objects...)
 }
 

@@ -143,7 +143,7 @@ func TestNameTakenByAnother(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	w.driver.OnCreate(stealName(w, "another-volume"))
 	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "the volume made is kept until its PersistentVolume can be saved: claim cannot be provisioned: PersistentVolume pvc-uid-data exists already and is not this claim's")
+	w.awaitEvent("ProvisioningFailed", "volume is kept until its PersistentVolume can be saved: claim cannot be provisioned: PersistentVolume pvc-uid-data exists already and is not this claim's")
 	if deletes := w.driver.Deletes(); len(deletes) != 0 {
 		t.Errorf("the claim's volume was deleted: %v", deletes)
 	}
@@ -177,7 +177,7 @@ func TestNameTakenByAnotherWithTheSameVolume(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	w.driver.OnCreate(stealName(w, "id-of-pvc-uid-data"))
 	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "it is for the very volume that CSI driver nfs.example made for this claim, so that was not deleted")
+	w.awaitEvent("ProvisioningFailed", "it is for the same volume that CSI driver nfs.example created for this claim, which was not deleted")
 	if deletes := w.driver.Deletes(); len(deletes) != 0 {
 		t.Errorf("another's volume was deleted: %v", deletes)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
 
 // newNodes is a provisioner with its driver on each of two nodes, a and b, which
@@ -34,9 +35,9 @@ func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
 	for _, name := range []string{"a", "b"} {
 		w := &world{T: t, driver: nodeDriver(name), client: client, dynamic: dynamic}
 		w.configure(func(config *Config) {
-			config.Topology = Topology{Enabled: true}
+			config.Topology = volumes.Topology{Enabled: true}
 			config.Node = plan.Node{Name: "node-" + name, Segment: plan.Segment{"zone": name}, Immediate: true}
-			config.ContestMin, config.ContestMax = time.Millisecond, 10*time.Millisecond
+			config.RaceMinDelay, config.RaceMaxDelay = time.Millisecond, 10*time.Millisecond
 			config.JournalName += "." + name
 		})
 		nodes[name] = w
@@ -242,9 +243,9 @@ func TestConfigOfANodeRefused(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"no name":    func(c *Config) { c.Node = plan.Node{Segment: plan.Segment{"zone": "a"}} },
 		"no segment": func(c *Config) { c.Node = plan.Node{Name: "a"} },
-		"no gate":    func(c *Config) { c.Topology = Topology{} },
-		"no delay":   func(c *Config) { c.ContestMin = 0 },
-		"shrinking":  func(c *Config) { c.ContestMax = c.ContestMin / 2 },
+		"no gate":    func(c *Config) { c.Topology = volumes.Topology{} },
+		"no delay":   func(c *Config) { c.RaceMinDelay = 0 },
+		"shrinking":  func(c *Config) { c.RaceMaxDelay = c.RaceMinDelay / 2 },
 	} {
 		config := a.config
 		change(&config)

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/sources"
 )
 
 func (w *world) addSnapshot(name string, finalizers ...string) {
@@ -35,10 +37,10 @@ func (w *world) addSnapshot(name string, finalizers ...string) {
 		},
 		"status": map[string]any{"snapshotHandle": "handle"},
 	}}
-	if _, err := w.dynamic.Resource(contentResource()).Create(w.Context(), content, metav1.CreateOptions{}); err != nil {
+	if _, err := w.dynamic.Resource(sources.ContentResource()).Create(w.Context(), content, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	if _, err := w.dynamic.Resource(snapshotResource()).Namespace("team-a").Create(w.Context(), snapshot, metav1.CreateOptions{}); err != nil {
+	if _, err := w.dynamic.Resource(sources.SnapshotResource()).Namespace("team-a").Create(w.Context(), snapshot, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -54,11 +56,11 @@ func (w *world) protected(snapshot string) bool {
 
 // isProtected is protected for goroutines other than the test's.
 func (w *world) isProtected(ctx context.Context, snapshot string) (bool, error) {
-	object, err := w.dynamic.Resource(snapshotResource()).Namespace("team-a").Get(ctx, snapshot, metav1.GetOptions{})
+	object, err := w.dynamic.Resource(sources.SnapshotResource()).Namespace("team-a").Get(ctx, snapshot, metav1.GetOptions{})
 	if err != nil {
 		return false, err
 	}
-	return slices.Contains(object.GetFinalizers(), snapshotFinalizer), nil
+	return slices.Contains(object.GetFinalizers(), sources.SnapshotFinalizer), nil
 }
 
 // newSourceWorld is one whose driver has snapshots and clones.
@@ -127,7 +129,7 @@ func TestSnapshotOfAVolumeLeftBehindIsProtected(t *testing.T) {
 
 func TestFailedListRemovesNoFinalizer(t *testing.T) {
 	w := newSourceWorld(t)
-	w.addSnapshot("orphan", snapshotFinalizer)
+	w.addSnapshot("orphan", sources.SnapshotFinalizer)
 	var broken atomic.Bool
 	broken.Store(true)
 	prepend(w.dynamic, "list", "volumesnapshots", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -199,10 +201,10 @@ func TestSnapshotIsProtectedDespiteAConflict(t *testing.T) {
 // longer.
 func TestProtectionOfAnotherDriverIsLeftAlone(t *testing.T) {
 	w := newSourceWorld(t)
-	w.addSnapshot("orphan", snapshotFinalizer)
-	w.addSnapshot("foreign", snapshotFinalizer)
+	w.addSnapshot("orphan", sources.SnapshotFinalizer)
+	w.addSnapshot("foreign", sources.SnapshotFinalizer)
 	patch := []byte(`{"spec":{"driver":"other.example"}}`)
-	if _, err := w.dynamic.Resource(contentResource()).Patch(t.Context(), "foreign", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.dynamic.Resource(sources.ContentResource()).Patch(t.Context(), "foreign", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for claim, driver := range map[string]string{"orphan-source": driverName, "foreign-source": "other.example"} {
@@ -213,7 +215,7 @@ func TestProtectionOfAnotherDriverIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.createClaim(testClaim(claim, func(claim *corev1.PersistentVolumeClaim) {
-			claim.Spec.VolumeName, claim.Finalizers = volume.Name, []string{cloningFinalizer}
+			claim.Spec.VolumeName, claim.Finalizers = volume.Name, []string{sources.CloningFinalizer}
 		}))
 	}
 	w.run()
@@ -226,7 +228,7 @@ func TestProtectionOfAnotherDriverIsLeftAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.Contains(claim.Finalizers, cloningFinalizer)
+		return slices.Contains(claim.Finalizers, sources.CloningFinalizer)
 	}
 	eventually(t, "what this driver's left behind is let go", func() bool { return !w.protected("orphan") && !cloned("orphan-source") })
 	w.sweeps(3)

@@ -155,7 +155,7 @@ func TestClaimIsGoingWhileDriverWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the cache has it", func() bool {
-		cached, err := w.provisioner.claims.PersistentVolumeClaims("team-a").Get("data")
+		cached, err := w.provisioner.cluster.Claim("team-a", "data")
 		return err == nil && cached.DeletionTimestamp != nil
 	})
 	going.Store(true)

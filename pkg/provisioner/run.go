@@ -11,48 +11,46 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
 
-// abandonGrace is how long calls may take to notice that they are abandoned.
+// abandonGrace is how long abandoned calls may take to return.
 const abandonGrace = 2 * time.Second
 
-// ErrDrainTimeout is wrapped when operations under way had to be abandoned.
+// ErrDrainTimeout is wrapped when operations under way were abandoned.
 var ErrDrainTimeout = errors.New("operations under way did not finish in time")
 
 // Run provisions until drain is closed or ctx ends, or until the driver is lost.
 // Closing drain starts no new operation, lets those under way finish and returns
 // nil; the end of ctx abandons them. It can be called once.
 func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
-	abandon := p.session.abandon
-	defer abandon(nil)
-	defer context.AfterFunc(ctx, func() { abandon(context.Cause(ctx)) })()
+	defer p.abandon(nil)
+	defer context.AfterFunc(ctx, func() { p.abandon(context.Cause(ctx)) })()
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 
-	notes, err := p.openJournal(work, drain)
-	if notes == nil {
+	entries, err := p.openJournal(work, drain)
+	if entries == nil {
 		return err
 	}
-	idle := p.session.start(work, notes)
+	idle := p.start(work, entries)
 	var cause error
 	select {
 	case <-drain:
 	case <-ctx.Done():
 	case cause = <-p.config.Driver.Lost():
-		abandon(cause)
+		p.abandon(cause)
 	}
 	stop()
-	if !idleWithin(ctx, idle, p.config.DrainTimeout) {
+	if !closedWithin(ctx, idle, p.config.DrainTimeout) {
 		late := fmt.Errorf("%w: %s", ErrDrainTimeout, p.config.DrainTimeout)
-		abandon(late)
-		// Saving a PersistentVolume cannot be abandoned, only left behind.
-		idleWithin(context.WithoutCancel(ctx), idle, abandonGrace)
+		p.abandon(late)
+		// A write of a PersistentVolume cannot be abandoned, only left behind.
+		closedWithin(context.WithoutCancel(ctx), idle, abandonGrace)
 		if cause == nil {
 			cause = late
 		}
@@ -63,20 +61,20 @@ func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
 	return cause
 }
 
-// openJournal tries until the API server answers. It returns neither when asked to
-// stop before that.
+// openJournal retries until the API server answers. It returns neither a journal nor
+// an error when asked to stop before that.
 func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*journal.Journal, error) {
-	config := journal.Config{Client: p.client.CoreV1().ConfigMaps(p.config.JournalNamespace), Name: p.config.JournalName}
+	config := journal.Config{Client: p.config.Client.CoreV1().ConfigMaps(p.config.JournalNamespace), Name: p.config.JournalName}
 	for {
-		notes, err := journal.Open(ctx, config)
+		entries, err := journal.Open(ctx, config)
 		if err == nil {
-			return notes, nil
+			return entries, nil
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		delay := p.retries.When(config.Name)
-		klog.FromContext(ctx).Error(err, "Will be tried again", "in", delay)
+		klog.FromContext(ctx).Error(err, "Failed to open the journal", "retryAfter", delay)
 		select {
 		case <-drain:
 			return nil, nil
@@ -87,96 +85,59 @@ func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*
 	}
 }
 
-// start returns a channel that is closed when nothing of the provisioner runs
-// any longer, which is some time after work has ended.
-func (s *session) start(work context.Context, notes *journal.Journal) <-chan struct{} {
-	s.journal = notes
-	s.resume(work)
-	events := record.NewBroadcaster(record.WithContext(s.base))
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events(metav1.NamespaceAll)})
-	driver := s.config.Driver.Capabilities().DriverName
-	s.events = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: driver})
-	var workers sync.WaitGroup
-	s.library.ControllerWaitGroup(&workers)
-	klog.FromContext(work).Info("Provisioning volumes", logDriver, driver, logWorkers, s.config.Workers)
-	s.informers.StartWithContext(work)
+// start returns a channel that is closed when nothing runs any more, which is some
+// time after the end of work.
+func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-chan struct{} {
+	events := record.NewBroadcaster(record.WithContext(p.base))
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.config.Client.CoreV1().Events(metav1.NamespaceAll)})
+	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.driverName})
+	all := p.newVolumes(entries, recorder)
+	all.Resume(work)
+	klog.FromContext(work).Info("Starting provisioner", "driver", p.driverName, "workers", p.config.Workers)
+	p.cluster.Start(work)
 
-	noting, stopNoting := context.WithCancel(context.WithoutCancel(work))
-	var noted sync.WaitGroup
-	noted.Go(func() { notes.Run(noting) })
+	writing, stopWriting := context.WithCancel(context.WithoutCancel(work))
+	var writer, background sync.WaitGroup
+	writer.Go(func() { entries.Run(writing) })
+	for _, run := range []func(context.Context){p.protection.Run, p.race.Run, all.Run} {
+		background.Go(func() {
+			p.cluster.WaitForSync(work)
+			run(work)
+		})
+	}
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)
-		beside := s.besides(work)
-		s.library.Run(work)
-		workers.Wait()
-		beside.Wait()
-		stopNoting()
-		noted.Wait()
-		s.informers.Shutdown()
+		p.adapter.Run(work, all, recorder)
+		background.Wait()
+		stopWriting()
+		writer.Wait()
+		p.cluster.Shutdown()
 		events.Shutdown()
 	}()
 	return idle
 }
 
-// besides runs what goes on beside the library's queues, once the caches are there.
-func (s *session) besides(work context.Context) *sync.WaitGroup {
-	var group sync.WaitGroup
-	group.Go(func() {
-		<-work.Done()
-		s.protection.queue.ShutDown()
+func (p *Provisioner) newVolumes(entries *journal.Journal, events record.EventRecorder) *volumes.Volumes {
+	return volumes.New(volumes.Config{
+		Base: p.base, Client: p.config.Client, Cluster: p.cluster, Driver: p.config.Driver,
+		Sources: p.sources, Protection: p.protection, Journal: entries, Events: events, Metrics: p.metrics,
+		Options: p.config.Options, Topology: p.config.Topology, Node: p.config.Node,
+		Retries: p.retries, RetryMax: p.config.RetryMax,
 	})
-	group.Go(func() {
-		for _, synced := range s.informers.WaitForCacheSync(work.Done()) {
-			if !synced {
-				return
-			}
-		}
-		for range s.config.ProtectionWorkers {
-			group.Go(func() { s.protection.work(work) })
-		}
-		if s.contest != nil {
-			group.Go(func() { s.contest.run(work) })
-		}
-		group.Go(func() {
-			s.protection.sweep(work, s.config.OrphanSweepInterval, s.config.Driver.Capabilities().Snapshots)
-		})
-		s.followUp(work)
-	})
-	return &group
 }
 
-// idleWithin tells whether idle was closed before the time was up or ctx ended.
-func idleWithin(ctx context.Context, idle <-chan struct{}, limit time.Duration) bool {
+// closedWithin reports whether the channel was closed before the limit and the end of
+// ctx.
+func closedWithin(ctx context.Context, channel <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-idle:
+	case <-channel:
 		return true
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
 		return false
-	}
-}
-
-func (p *Provisioner) libraryOptions(claims cache.SharedIndexInformer) []func(*controller.ProvisionController) error {
-	core, storage := p.informers.Core().V1(), p.informers.Storage().V1()
-	return []func(*controller.ProvisionController) error{
-		controller.LeaderElection(false), // the caller's
-		controller.AdditionalProvisionerNames(p.migration.Names()),
-		controller.AddFinalizer(true),
-		controller.FailedProvisionThreshold(0), // no limit
-		controller.FailedDeleteThreshold(0),
-		controller.RateLimiter(p.retries),
-		controller.RetryIntervalMax(p.config.RetryMax),
-		controller.CreateProvisionedPVLimiter(backOff[string](p.config)),
-		controller.Threadiness(p.config.Workers),
-		controller.ResyncPeriod(resyncPeriod),
-		controller.VolumeName(func(claim *corev1.PersistentVolumeClaim) string { return p.config.Naming.Name(claim.UID) }),
-		controller.MetricsInstance(p.config.Metrics),
-		controller.ClaimsInformer(claims),
-		controller.VolumesInformer(core.PersistentVolumes().Informer()),
-		controller.ClassesInformer(storage.StorageClasses().Informer()),
 	}
 }

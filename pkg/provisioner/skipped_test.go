@@ -22,7 +22,7 @@ func TestRefusedClaimsMakeNoVolume(t *testing.T) {
 	w.createClaim(testClaim("choosy", func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.Selector = &metav1.LabelSelector{}
 	}))
-	w.awaitEvent("Provisioning", "Waiting for the program that fills volumes")
+	w.awaitEvent("Provisioning", "Waiting for the volume populator")
 	w.awaitEvent("ProvisioningFailed", "CSI driver nfs.example does not declare CREATE_DELETE_SNAPSHOT")
 	w.awaitEvent("ProvisioningFailed", "CSI driver nfs.example does not declare MODIFY_VOLUME")
 	w.awaitEvent("ProvisioningFailed", "selector")

@@ -12,16 +12,16 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
 
 const selectedNode = "volume.kubernetes.io/selected-node"
 
 // newZonedWorld has a node in each of the zones a and b, and a class that waits
 // for the first consumer.
-func newZonedWorld(t *testing.T, topology Topology, objects ...runtime.Object) *world {
+func newZonedWorld(t *testing.T, topology volumes.Topology, objects ...runtime.Object) *world {
 	t.Helper()
 	class := testClass(nil)
 	class.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
@@ -70,12 +70,12 @@ func zones(all []*csi.Topology) []string {
 
 func TestVolumeIsWhereTheNodeIs(t *testing.T) {
 	tests := map[string]struct {
-		topology Topology
+		topology volumes.Topology
 		want     []string
 	}{
-		"strict":    {Topology{Enabled: true, Strict: true}, []string{"b"}},
-		"preferred": {Topology{Enabled: true}, []string{"b", "a"}},
-		"ignored":   {Topology{}, nil},
+		"strict":    {volumes.Topology{Enabled: true, Strict: true}, []string{"b"}},
+		"preferred": {volumes.Topology{Enabled: true}, []string{"b", "a"}},
+		"ignored":   {volumes.Topology{}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func (w *world) awaitUnscheduled(name string) {
 }
 
 func TestNoRoomWhereTheNodeIs(t *testing.T) {
-	w := newZonedWorld(t, Topology{Enabled: true, Strict: true})
+	w := newZonedWorld(t, volumes.Topology{Enabled: true, Strict: true})
 	w.driver.OnCreate(func(ctx context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
 		if zones(request.GetAccessibilityRequirements().GetRequisite())[0] == "a" {
 			return nil, status.Error(codes.ResourceExhausted, "full")
@@ -137,7 +137,7 @@ func (w *world) schedule(name, node string) {
 }
 
 func TestSelectedNodeIsGone(t *testing.T) {
-	w := newZonedWorld(t, Topology{Enabled: true})
+	w := newZonedWorld(t, volumes.Topology{Enabled: true})
 	w.createClaim(testClaim("data", onNode("node-gone")))
 	w.awaitUnscheduled("data")
 	w.awaitEvent("ProvisioningFailed", "the selected node is gone: node-gone")
@@ -147,36 +147,18 @@ func TestSelectedNodeIsGone(t *testing.T) {
 }
 
 func TestNodePluginIsNotRegisteredYet(t *testing.T) {
-	w := newZonedWorld(t, Topology{Enabled: true}, node("node-c", "c"))
+	w := newZonedWorld(t, volumes.Topology{Enabled: true}, node("node-c", "c"))
 	w.createClaim(testClaim("data", onNode("node-c")))
-	w.awaitEvent("ProvisioningFailed", "has not said where node node-c is")
+	w.awaitEvent("ProvisioningFailed", "has not reported the topology of node node-c")
 	if err := w.client.Tracker().Add(csiNode("node-c", "zone")); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitVolume("pvc-uid-data")
 }
 
-// A volume that the driver may be making must not be forgotten because the node
-// it was for has gone.
-func TestNodeGoneWhileTheDriverWorks(t *testing.T) {
-	var u unfinished
-	if got := u.reschedule("pvc-1", errNodeGone); got != controller.ProvisioningReschedule {
-		t.Errorf("state is %s for a volume that was never begun", got)
-	}
-	u.note("pvc-1", controller.ProvisioningInBackground)
-	u.note("pvc-1", controller.ProvisioningNoChange)
-	if got := u.reschedule("pvc-1", errNodeGone); got != controller.ProvisioningNoChange {
-		t.Errorf("state is %s for a volume in the making", got)
-	}
-	u.note("pvc-1", controller.ProvisioningFinished)
-	if got := u.reschedule("pvc-1", errNodeGone); got != controller.ProvisioningReschedule {
-		t.Errorf("state is %s for a volume whose making has failed", got)
-	}
-}
-
 func TestImmediateTopology(t *testing.T) {
 	for _, immediate := range []bool{true, false} {
-		w := newZonedWorld(t, Topology{Enabled: true, Immediate: immediate}, &storagev1.StorageClass{
+		w := newZonedWorld(t, volumes.Topology{Enabled: true, Immediate: immediate}, &storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "now"}, Provisioner: driverName,
 		})
 		w.createClaim(testClaim("data", func(claim *corev1.PersistentVolumeClaim) { claim.Spec.StorageClassName = new("now") }))

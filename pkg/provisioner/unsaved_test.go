@@ -66,7 +66,7 @@ func TestVolumeThatTheAPIServerRefusesIsKept(t *testing.T) {
 			w := newWorld(t, nil, testClass(nil))
 			r := w.refusal(test.err)
 			w.createClaim(testClaim("data"))
-			w.awaitEvent("ProvisioningFailed", "the volume made is kept until its PersistentVolume can be saved: ")
+			w.awaitEvent("ProvisioningFailed", "volume is kept until its PersistentVolume can be saved: ")
 			w.awaitEvent("ProvisioningFailed", test.says)
 			w.awaitRefused(r, 3)
 			r.allow()
@@ -130,7 +130,7 @@ func TestVolumeThatIsRefusedAndRetained(t *testing.T) {
 	w.createClaim(testClaim("data"))
 	w.awaitEvent("ProvisioningFailed", "is kept")
 	w.deleteClaim("data")
-	w.awaitEvent("ProvisioningCleanupFailed", "clean up after a deleted claim: the volume made is kept")
+	w.awaitEvent("ProvisioningCleanupFailed", "clean up after a deleted claim: volume is kept")
 	r.allow()
 	w.awaitVolume("pvc-uid-data")
 	w.wantCalls(1, 0)
@@ -148,7 +148,7 @@ func TestVolumeThatIsRefusedAndAClaimCountsOn(t *testing.T) {
 		claim.UID, claim.Spec.VolumeName = "restored", "pvc-uid-data"
 	}))
 	w.run()
-	w.awaitEvent("ProvisioningCleanupFailed", "the volume made is kept")
+	w.awaitEvent("ProvisioningCleanupFailed", "volume is kept")
 	r.allow()
 	w.awaitVolume("pvc-uid-data")
 	w.wantCalls(1, 0)
@@ -209,7 +209,7 @@ func TestVolumeThatIsRefusedAndDeletedByHand(t *testing.T) {
 	if err := w.client.Tracker().Add(volume); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitEvent("ProvisioningFailed", "another PersistentVolume is for the volume that CSI driver nfs.example made for this claim, by-hand")
+	w.awaitEvent("ProvisioningFailed", "another PersistentVolume is for the volume that CSI driver nfs.example created for this claim: by-hand")
 	r.allow()
 	volume.Status.Phase = corev1.VolumeReleased
 	if _, err := w.client.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}); err != nil {

@@ -106,9 +106,9 @@ func (s Segment) selectedBy(term corev1.NodeSelectorTerm) bool {
 	return true
 }
 
-// CheckPlace refuses a volume that was made where this node's provisioner would
-// not find it again.
-func (n Node) CheckPlace(volume *corev1.PersistentVolume) error {
+// CheckTopology refuses a volume that is not on this node, where its provisioner
+// would not find it again.
+func (n Node) CheckTopology(volume *corev1.PersistentVolume) error {
 	if n.Holds(volume) {
 		return nil
 	}

@@ -101,10 +101,10 @@ func TestHolds(t *testing.T) {
 			if got := testNode().Holds(test.volume); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
-			if err := testNode().CheckPlace(test.volume); errors.Is(err, ErrResponse) == test.want {
-				t.Errorf("CheckPlace() = %v", err)
+			if err := testNode().CheckTopology(test.volume); errors.Is(err, ErrResponse) == test.want {
+				t.Errorf("CheckTopology() = %v", err)
 			}
-			if all := (Node{}); !all.Holds(test.volume) || all.CheckPlace(test.volume) != nil {
+			if all := (Node{}); !all.Holds(test.volume) || all.CheckTopology(test.volume) != nil {
 				t.Error("a provisioner for all nodes does not hold it")
 			}
 		})

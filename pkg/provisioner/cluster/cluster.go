@@ -1,0 +1,204 @@
+// Package cluster is the Kubernetes API as provisioning sees it: caches of trimmed
+// objects, reads from the API server where a cache may lag, and PersistentVolumes of
+// in-tree plugins as those of the CSI driver that has taken them over.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// ResyncPeriod bounds how long a missed event goes unnoticed.
+const ResyncPeriod = 15 * time.Minute
+
+// Config of a Cluster.
+type Config struct {
+	Client kubernetes.Interface
+	Driver plan.Capabilities
+	// Node to serve, zero for the whole cluster.
+	Node plan.Node
+	// Topology watches the nodes, which Segments needs.
+	Topology bool
+}
+
+// Cluster reads from the Kubernetes API.
+type Cluster struct {
+	config    Config
+	migration plan.Migration
+	informers informers.SharedInformerFactory
+	classes   storagelisters.StorageClassLister
+	claims    corelisters.PersistentVolumeClaimLister
+	volumes   corelisters.PersistentVolumeLister
+	// nodes are only watched with Config.Topology.
+	nodes nodes
+	// attachments are only watched for a driver that attaches volumes.
+	attachments attachments
+}
+
+// New returns a Cluster whose caches are empty until Start.
+func New(config Config) *Cluster {
+	factory := informers.NewSharedInformerFactoryWithOptions(config.Client, ResyncPeriod, informers.WithTransform(newTrimmer().trim))
+	c := &Cluster{
+		config:    config,
+		migration: plan.NewMigration(config.Driver.DriverName),
+		informers: factory,
+		classes:   factory.Storage().V1().StorageClasses().Lister(),
+		claims:    factory.Core().V1().PersistentVolumeClaims().Lister(),
+		volumes:   factory.Core().V1().PersistentVolumes().Lister(),
+	}
+	if config.Topology {
+		c.nodes = newNodes(factory)
+	}
+	if config.Driver.Attach {
+		c.attachments = newAttachments(factory)
+	}
+	return c
+}
+
+// Start fills the caches, until ctx ends.
+func (c *Cluster) Start(ctx context.Context) { c.informers.StartWithContext(ctx) }
+
+// WaitForSync returns when the caches are filled or ctx ends.
+func (c *Cluster) WaitForSync(ctx context.Context) { c.informers.WaitForCacheSync(ctx.Done()) }
+
+// Shutdown waits for the informers, after the end of Start's context.
+func (c *Cluster) Shutdown() { c.informers.Shutdown() }
+
+// ClaimInformer is for handlers and indexes, to be added before Start.
+func (c *Cluster) ClaimInformer() cache.SharedIndexInformer {
+	return c.informers.Core().V1().PersistentVolumeClaims().Informer()
+}
+
+// VolumeInformer is for handlers, to be added before Start.
+func (c *Cluster) VolumeInformer() cache.SharedIndexInformer {
+	return c.informers.Core().V1().PersistentVolumes().Informer()
+}
+
+// ClassInformer is for handlers, to be added before Start.
+func (c *Cluster) ClassInformer() cache.SharedIndexInformer {
+	return c.informers.Storage().V1().StorageClasses().Informer()
+}
+
+// Migration is the in-tree plugin that the driver has taken over.
+func (c *Cluster) Migration() plan.Migration { return c.migration }
+
+// Class returns a StorageClass from the cache, translated for the driver.
+func (c *Cluster) Class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
+	class, err := c.classes.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	class, _, err = c.migration.Class(klog.FromContext(ctx), class)
+	return class, err
+}
+
+// Claim returns a claim from the cache.
+func (c *Cluster) Claim(namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	return c.claims.PersistentVolumeClaims(namespace).Get(name)
+}
+
+// Volume returns a PersistentVolume from the cache, as stored.
+func (c *Cluster) Volume(name string) (*corev1.PersistentVolume, error) {
+	return c.volumes.Get(name)
+}
+
+// LiveClaim reads a claim from the API server, nil if there is none.
+func (c *Cluster) LiveClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := c.config.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return claim, nil
+}
+
+// LiveVolume reads a PersistentVolume from the API server, nil if there is none.
+func (c *Cluster) LiveVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	volume, err := c.config.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return volume, nil
+}
+
+// Wants reports whether the driver provisions a claim.
+func (c *Cluster) Wants(claim *corev1.PersistentVolumeClaim) bool {
+	return c.migration.Wants(claim, c.config.Driver.DriverName)
+}
+
+// AsCSI translates a PersistentVolume for the driver. One that cannot be translated
+// is not the driver's and stays as it is.
+func (c *Cluster) AsCSI(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
+	translated, err := c.migration.Volume(klog.Background(), volume)
+	if err != nil {
+		return volume
+	}
+	return translated
+}
+
+// OnOtherNode reports whether a volume is known to be on another node than the one
+// that is served.
+func (c *Cluster) OnOtherNode(volume *corev1.PersistentVolume) bool {
+	return volume.Spec.NodeAffinity != nil && !c.config.Node.Holds(c.AsCSI(volume))
+}
+
+// Holder is the name of a PersistentVolume with a handle of the driver, other than
+// the one named except; empty for none. A driver that creates volumes on its own node
+// can use the same handle on each node, so those of other nodes do not count.
+func (c *Cluster) Holder(handle, except string) (string, error) {
+	volumes, err := c.volumes.List(labels.Everything())
+	if err != nil {
+		return "", err
+	}
+	for _, volume := range volumes {
+		if volume.Name == except || c.OnOtherNode(volume) {
+			continue
+		}
+		if c.migration.Same(klog.Background(), volume, c.config.Driver.DriverName, handle) {
+			return volume.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// MetadataPatch is a merge patch of one metadata field. It fails with a conflict if
+// the object has changed.
+func MetadataPatch(object metav1.Object, field string, value any) ([]byte, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		field: value, "resourceVersion": object.GetResourceVersion(), "uid": object.GetUID(),
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode patch of %s: %w", field, err)
+	}
+	return patch, nil
+}
+
+// LastKnown is the object that a DeleteFunc handles, also if the watch missed its
+// deletion.
+func LastKnown(object any) any {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		return unknown.Obj
+	}
+	return object
+}

@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// ErrNodeGone is wrapped when the selected node does not exist.
+var ErrNodeGone = errors.New("the selected node is gone")
+
+type nodes struct {
+	nodes    corelisters.NodeLister
+	csiNodes storagelisters.CSINodeLister
+	synced   []cache.InformerSynced
+}
+
+func newNodes(factory informers.SharedInformerFactory) nodes {
+	core, csi := factory.Core().V1().Nodes(), factory.Storage().V1().CSINodes()
+	return nodes{
+		nodes:    core.Lister(),
+		csiNodes: csi.Lister(),
+		synced:   []cache.InformerSynced{core.Informer().HasSynced, csi.Informer().HasSynced},
+	}
+}
+
+// Segment returns a node's segment of the driver's topology. A driver that has
+// topology reports it for each node that it runs on; without it, the driver is not
+// registered on the node yet. It needs Config.Topology.
+func (c *Cluster) Segment(ctx context.Context, name string) (plan.Segment, error) {
+	if err := c.waitForNodes(ctx); err != nil {
+		return nil, err
+	}
+	node, err := c.nodes.nodes.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: %s", ErrNodeGone, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	csiNode, err := c.nodes.csiNodes.Get(name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	driver := c.config.Driver.DriverName
+	segment, err := plan.NodeSegment(driver, csiNode, node.Labels)
+	if err == nil && segment == nil {
+		err = fmt.Errorf("%w: CSI driver %s has not reported the topology of node %s; is its node plugin running there?", plan.ErrClaim, driver, name)
+	}
+	return segment, err
+}
+
+// Segments returns the segments of all nodes that report one. It needs
+// Config.Topology.
+func (c *Cluster) Segments(ctx context.Context) ([]plan.Segment, error) {
+	if err := c.waitForNodes(ctx); err != nil {
+		return nil, err
+	}
+	all, err := c.nodes.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var segments []plan.Segment
+	for _, node := range all {
+		csiNode, err := c.nodes.csiNodes.Get(node.Name)
+		if err != nil {
+			continue
+		}
+		if segment, err := plan.NodeSegment(c.config.Driver.DriverName, csiNode, node.Labels); err == nil && segment != nil {
+			segments = append(segments, segment)
+		}
+	}
+	return segments, nil
+}
+
+func (c *Cluster) waitForNodes(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.synced...) {
+		return fmt.Errorf("look up the topology of nodes: %w", context.Cause(ctx))
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+const cleanupInterval = time.Second
+
+// cleaner finishes the unfinished volumes that no claim leads to any more.
+type cleaner struct {
+	config  Config
+	calls   calls
+	saver   *saver
+	tracker *tracker
+}
+
+func (c *cleaner) run(ctx context.Context) {
+	due := map[string]time.Time{}
+	tick := time.NewTicker(cleanupInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			entries := c.tracker.journal.Entries()
+			c.tracker.observe(now, entries)
+			for name := range due {
+				if _, found := entries[name]; !found {
+					delete(due, name)
+				}
+			}
+			for name := range entries {
+				if ctx.Err() == nil && now.After(due[name]) && c.tracker.busy.start(name) {
+					due[name] = now.Add(c.check(name))
+					c.tracker.busy.end(name)
+				}
+			}
+		}
+	}
+}
+
+// check returns the delay until the next check of this volume.
+func (c *cleaner) check(name string) time.Duration {
+	// Read only while no try is under way: one may have finished since the entries
+	// were listed, and the volume may already be deleted.
+	data := c.tracker.journal.Entry(name)
+	if data == nil {
+		return 0
+	}
+	ctx, cancel := context.WithCancel(c.config.Base)
+	defer cancel()
+	logger := klog.FromContext(ctx)
+	creation, err := plan.RestoreCreation(data)
+	if err != nil {
+		// A later version may have written it, and may come back.
+		logger.Error(err, "Skipped unreadable journal entry", logPV, name)
+		return c.config.RetryMax
+	}
+	remains, err := c.remains(ctx, creation)
+	switch {
+	case err != nil:
+		logger.Error(err, "Failed to look up unfinished volume", logPV, name)
+	case remains == plan.RemainsSaved:
+		c.tracker.end(creation)
+	case remains == plan.RemainsOrphaned:
+		err = c.finishOrphan(ctx, creation)
+	case remains == plan.RemainsElsewhere:
+		err = c.undo(ctx, creation)
+	}
+	if err != nil {
+		delay := c.config.Retries.When(name)
+		c.report(creation.Template.Spec.ClaimRef, plan.Retried(err, delay))
+		return delay
+	}
+	c.config.Retries.Forget(name)
+	return 0
+}
+
+// remains reads the caches first: most entries are of volumes that are saved.
+func (c *cleaner) remains(ctx context.Context, creation *plan.Creation) (plan.Remains, error) {
+	name, owner := creation.Template.Name, creation.Template.Spec.ClaimRef
+	volume, err := c.config.Cluster.Volume(name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	claim, err := c.config.Cluster.Claim(owner.Namespace, owner.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	if err != nil || claim.UID != owner.UID {
+		claim = nil
+	}
+	if remains := c.tracker.remains(volume, claim, creation); remains == plan.RemainsSaved || remains == plan.RemainsWanted {
+		return remains, nil
+	}
+	// Only the API server knows that there is neither.
+	if volume, err = c.config.Cluster.LiveVolume(ctx, name); err != nil {
+		return 0, err
+	}
+	if claim, err = c.config.Cluster.LiveClaim(ctx, owner.Namespace, owner.Name); err != nil {
+		return 0, err
+	}
+	if claim != nil && claim.UID != owner.UID {
+		claim = nil
+	}
+	return c.tracker.remains(volume, claim, creation), nil
+}
+
+// finishOrphan saves the PersistentVolume of an orphaned volume: Kubernetes then
+// applies the reclaim policy. A volume that could once have been in use is never
+// deleted here.
+func (c *cleaner) finishOrphan(ctx context.Context, creation *plan.Creation) error {
+	name, owner := creation.Request.GetName(), creation.Template.Spec.ClaimRef
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logPV, name, logPVC, klog.KRef(owner.Namespace, owner.Name))
+	response, err := c.response(ctx, creation)
+	if nothingMade(err) {
+		logger.Info("Dropped volume of a deleted claim, which was never created", "reason", err.Error())
+		c.tracker.end(creation)
+		return nil
+	}
+	state := controller.ProvisioningInBackground
+	if err == nil {
+		state, err = c.saveOrphan(ctx, creation, response)
+	}
+	switch {
+	case err == nil:
+		logger.Info("Saved volume of a deleted claim", "reclaimPolicy", creation.Template.Spec.PersistentVolumeReclaimPolicy)
+	case state == controller.ProvisioningFinished:
+		logger.Info("Dropped volume of a deleted claim", "reason", err.Error())
+	default:
+		return fmt.Errorf("clean up after a deleted claim: %w", err)
+	}
+	c.tracker.end(creation)
+	return nil
+}
+
+// saveOrphan leaves a volume alone that another PersistentVolume holds, and deletes a
+// volume whose PersistentVolume is refused, since nothing leads to it any more.
+func (c *cleaner) saveOrphan(ctx context.Context, creation *plan.Creation, response *csi.CreateVolumeResponse) (controller.ProvisioningState, error) {
+	volume, state, err := c.saver.accept(ctx, creation, response)
+	if err != nil {
+		return state, err
+	}
+	if err := c.saver.checkNotHeld(volume); err != nil {
+		if errors.Is(err, errHeld) {
+			state = controller.ProvisioningFinished
+		}
+		return state, err
+	}
+	state, err = c.saver.save(ctx, creation, volume)
+	var refused refusedError
+	if !errors.As(err, &refused) {
+		return state, err
+	}
+	owner := creation.Template.Spec.ClaimRef
+	claim, readErr := c.config.Cluster.LiveClaim(ctx, owner.Namespace, owner.Name)
+	if readErr != nil {
+		return state, fmt.Errorf("%w; look for a claim that needs it: %w", err, readErr)
+	}
+	if !plan.MayDeleteUnsaved(creation.Template, claim) {
+		return state, err
+	}
+	// For a try that knows the claim from the cache.
+	c.tracker.deleted.add(volume.Name, time.Now())
+	return c.saver.discard(ctx, creation, volume.Spec.CSI.VolumeHandle, refused)
+}
+
+// undo deletes an unfinished volume on this node whose claim has moved to another
+// node. It cannot have been used, since it never had a PersistentVolume.
+func (c *cleaner) undo(ctx context.Context, creation *plan.Creation) error {
+	response, err := c.response(ctx, creation)
+	if nothingMade(err) {
+		c.tracker.end(creation)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("clean up, as %w: %w", errOtherNode, err)
+	}
+	volume, err := creation.Volume(response)
+	if err == nil {
+		// A driver that creates one volume of a name for all nodes has not created a
+		// second one here.
+		err = c.config.Node.CheckTopology(volume)
+	}
+	if err != nil {
+		c.report(creation.Template.Spec.ClaimRef, fmt.Errorf("%w; nothing was deleted, and %w", err, errOtherNode))
+		c.tracker.end(creation)
+		return nil
+	}
+	state, err := c.saver.discard(ctx, creation, volume.Spec.CSI.VolumeHandle, errOtherNode)
+	if state == controller.ProvisioningInBackground {
+		return err
+	}
+	klog.FromContext(ctx).Info("Cleaned up unfinished volume", logPV, volume.Name, "outcome", err.Error())
+	c.tracker.end(creation)
+	return nil
+}
+
+// response is the driver's answer to the request of an unfinished volume, which is
+// repeated unless the answer is recorded: there is no other way to the handle. A
+// secret that does not exist any more is tolerated.
+func (c *cleaner) response(ctx context.Context, creation *plan.Creation) (*csi.CreateVolumeResponse, error) {
+	if creation.Made != nil {
+		return creation.Made, nil
+	}
+	secrets, err := c.calls.creationSecrets(ctx, creation)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	response, _, err := c.calls.create(ctx, creation, secrets)
+	return response, err
+}
+
+// nothingMade reports whether the driver said that there is no volume.
+func nothingMade(err error) bool {
+	var failure *plan.Failure
+	return errors.As(err, &failure) && failure.NothingMade()
+}
+
+// report creates an event on a claim, which may be gone.
+func (c *cleaner) report(claim *corev1.ObjectReference, err error) {
+	klog.FromContext(c.config.Base).Error(err, "Failed to clean up unfinished volume", logPVC, klog.KRef(claim.Namespace, claim.Name))
+	c.config.Events.Event(claim, corev1.EventTypeWarning, "ProvisioningCleanupFailed", err.Error())
+}

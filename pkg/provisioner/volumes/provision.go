@@ -1,0 +1,121 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+var errBusy = errors.New("another try for the same volume is under way")
+
+// creator creates the volumes of claims.
+type creator struct {
+	gatherer   gatherer
+	calls      calls
+	saver      *saver
+	tracker    *tracker
+	cluster    *cluster.Cluster
+	unfinished unfinished
+}
+
+func (c *creator) provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	volume, state, err := c.try(ctx, options)
+	c.unfinished.record(options.PVName, state)
+	return volume, state, err
+}
+
+// try creates the volume of a claim and saves its PersistentVolume. An error before
+// the driver is called leaves the state as it was: an earlier call may still be under
+// way.
+func (c *creator) try(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	name := options.PVName
+	if !c.tracker.busy.start(name) {
+		return nil, controller.ProvisioningNoChange, errBusy
+	}
+	defer c.tracker.busy.end(name)
+	if err := c.checkStale(ctx, options.PVC, name); err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
+	if creation := c.tracker.created(name); creation != nil {
+		volume, state, err := c.saver.saveCreated(ctx, creation)
+		c.tracker.settle(creation, state, err)
+		return volume, state, err
+	}
+	creation, err := c.gatherer.gather(ctx, options)
+	if err != nil {
+		return nil, c.unfinished.reschedule(name, err), err
+	}
+	secrets, err := c.calls.creationSecrets(ctx, creation)
+	if err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
+	if err := c.tracker.begin(ctx, creation); err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
+	volume, state, err := c.create(ctx, creation, secrets)
+	c.tracker.settle(creation, state, err)
+	return volume, state, err
+}
+
+func (c *creator) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+	response, state, err := c.calls.create(ctx, creation, secrets)
+	if err != nil {
+		return nil, state, err
+	}
+	volume, state, err := c.saver.accept(ctx, creation, response)
+	if err != nil {
+		return nil, state, err
+	}
+	state, err = c.saver.save(ctx, creation, volume)
+	return volume, state, err
+}
+
+// checkStale keeps a claim that has just been deleted from getting a volume: the
+// cache can still have it after its volume is gone. The API server is only asked
+// where that is likely.
+func (c *creator) checkStale(ctx context.Context, claim *corev1.PersistentVolumeClaim, name string) error {
+	if c.tracker.journal.Entry(name) != nil {
+		// The volume may exist and must be finished, claim or no claim.
+		return nil
+	}
+	if claim.DeletionTimestamp == nil && !c.tracker.deleted.has(name) {
+		return nil
+	}
+	live, err := c.cluster.LiveClaim(ctx, claim.Namespace, claim.Name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the claim: %w", err)
+	case live == nil || live.UID != claim.UID || live.DeletionTimestamp != nil:
+		return &controller.IgnoredError{Reason: "the claim is deleted"}
+	}
+	return nil
+}
+
+// unfinished are the volumes that the driver may still be creating, by name.
+type unfinished struct{ names sync.Map }
+
+func (u *unfinished) record(name string, state controller.ProvisioningState) {
+	switch state {
+	case controller.ProvisioningInBackground:
+		u.names.Store(name, nil)
+	case controller.ProvisioningNoChange:
+	default:
+		u.names.Delete(name)
+	}
+}
+
+// reschedule lets the scheduler choose again for a claim whose node is gone, but not
+// while the driver may be creating its volume: the library would forget that volume.
+func (u *unfinished) reschedule(name string, err error) controller.ProvisioningState {
+	if _, creating := u.names.Load(name); creating || !errors.Is(err, cluster.ErrNodeGone) {
+		return controller.ProvisioningNoChange
+	}
+	return controller.ProvisioningReschedule
+}

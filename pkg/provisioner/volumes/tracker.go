@@ -1,0 +1,256 @@
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+// tracker tracks unfinished volumes: in the journal, so that the next process finds
+// them, and in memory.
+type tracker struct {
+	journal    *journal.Journal
+	protection Protection
+	metrics    *Metrics
+	cluster    *cluster.Cluster
+	node       plan.Node
+	driver     string
+	started    time.Time
+
+	// unsaved are the created volumes without a PersistentVolume.
+	unsaved unsaved
+	// busy are the volumes that are being worked on.
+	busy busy
+	// deleted are the volumes that were deleted recently.
+	deleted recent
+}
+
+// resume takes over the entries of an earlier process and protects the origins.
+func (t *tracker) resume(ctx context.Context) {
+	for name, data := range t.journal.Entries() {
+		creation, err := plan.RestoreCreation(data)
+		if err != nil {
+			continue // reported by the cleaner
+		}
+		t.protection.Adopt(creation.Origin, name)
+		if creation.Made != nil {
+			t.unsaved.add(name, creation.Handle())
+		}
+		owner := creation.Template.Spec.ClaimRef
+		klog.FromContext(ctx).Info("Found unfinished volume", logPV, name, logPVC, klog.KRef(owner.Namespace, owner.Name),
+			logVolume, creation.Handle(), "since", creation.Since())
+	}
+}
+
+// begin records that a volume is about to be created, and protects its origin.
+func (t *tracker) begin(ctx context.Context, creation *plan.Creation) error {
+	name := creation.Request.GetName()
+	creation.Began = time.Now().UTC().Truncate(time.Second)
+	if earlier, err := plan.RestoreCreation(t.journal.Entry(name)); err == nil {
+		creation.Began = earlier.Began
+	}
+	data, err := creation.Store()
+	if err != nil {
+		return err
+	}
+	if err = t.protection.Hold(ctx, creation.Origin, name); err == nil {
+		err = t.journal.Begin(ctx, name, data)
+	}
+	if err != nil && t.journal.Entry(name) == nil {
+		t.protection.Release(creation.Origin, name)
+	}
+	return err
+}
+
+// settle removes the entry of a volume that is finished.
+func (t *tracker) settle(creation *plan.Creation, state controller.ProvisioningState, err error) {
+	if state == controller.ProvisioningInBackground {
+		return
+	}
+	recorded, readErr := plan.RestoreCreation(t.journal.Entry(creation.Request.GetName()))
+	if err != nil && readErr == nil && !proto.Equal(recorded.Request, creation.Request) {
+		// The entry is of an earlier try with another request. Its volume may be why
+		// this request failed.
+		return
+	}
+	t.end(creation)
+}
+
+func (t *tracker) end(creation *plan.Creation) {
+	name := creation.Request.GetName()
+	t.unsaved.forget(name)
+	t.journal.End(name)
+	t.protection.Release(creation.Origin, name)
+}
+
+// created returns a volume that an earlier try or process could not save, nil if
+// there is none.
+func (t *tracker) created(name string) *plan.Creation {
+	if !t.unsaved.has(name) {
+		return nil
+	}
+	creation, err := plan.RestoreCreation(t.journal.Entry(name))
+	if err != nil || creation.Made == nil {
+		return nil
+	}
+	return creation
+}
+
+// recordCreated adds the driver's response to the entry.
+func (t *tracker) recordCreated(ctx context.Context, creation *plan.Creation) error {
+	name := creation.Request.GetName()
+	if !t.unsaved.add(name, creation.Handle()) {
+		return nil
+	}
+	data, err := creation.Store()
+	if err != nil {
+		return err
+	}
+	return t.journal.Amend(ctx, name, data)
+}
+
+// forgetCreated removes the driver's response from the entry of a volume that is
+// deleted or about to be, so that the driver is called again.
+func (t *tracker) forgetCreated(ctx context.Context, name string) error {
+	creation := t.created(name)
+	if creation == nil {
+		return nil
+	}
+	creation.Made = nil
+	data, err := creation.Store()
+	if err != nil {
+		return err
+	}
+	t.unsaved.forget(name)
+	return t.journal.Amend(ctx, name, data)
+}
+
+// beforeDeletion removes the entry of a volume that is about to be deleted. The
+// PersistentVolume proves that it was saved, and is gone afterwards; the process that
+// saved it died before it could remove the entry.
+func (t *tracker) beforeDeletion(ctx context.Context, volume *corev1.PersistentVolume) error {
+	if err := t.endSaved(ctx, volume); err != nil {
+		return err
+	}
+	for name, handle := range t.unsaved.all() {
+		if !t.cluster.Migration().Same(klog.FromContext(ctx), volume, t.driver, handle) {
+			continue
+		}
+		if !t.busy.start(name) {
+			return errBusy
+		}
+		err := t.forgetCreated(ctx, name)
+		t.busy.end(name)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endSaved returns when the journal has no entry of this volume any more.
+func (t *tracker) endSaved(ctx context.Context, volume *corev1.PersistentVolume) error {
+	name := volume.Name
+	if t.journal.Entry(name) == nil || !t.busy.start(name) {
+		return nil // a try creates it anew
+	}
+	defer t.busy.end(name)
+	creation, err := plan.RestoreCreation(t.journal.Entry(name))
+	if err != nil {
+		return nil //nolint:nilerr // of a later version, left as it is
+	}
+	if volume.DeletionTimestamp != nil {
+		// The cache lacks the attribute that identifies the saving process.
+		if volume, err = t.cluster.LiveVolume(ctx, name); err != nil {
+			return err
+		}
+	}
+	if t.remains(volume, nil, creation) != plan.RemainsSaved {
+		return nil
+	}
+	if err := t.journal.Remove(ctx, name); err != nil {
+		return fmt.Errorf("volume %s was saved: %w", name, err)
+	}
+	t.end(creation)
+	return nil
+}
+
+// remains decides what becomes of an unfinished volume. A PersistentVolume whose
+// volume was deleted at the driver does not count: it is about to go, and not that of
+// a volume created anew since.
+func (t *tracker) remains(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, creation *plan.Creation) plan.Remains {
+	if volume != nil && t.deleted.has(volume.Name) {
+		volume = nil
+	}
+	if volume != nil {
+		volume = t.cluster.AsCSI(volume)
+	}
+	return t.node.Abandoned(volume, claim, creation.Template)
+}
+
+// observe updates the metrics. Entries of unknown age count from the start of this
+// process.
+func (t *tracker) observe(now time.Time, entries map[string][]byte) {
+	oldest := now
+	for _, data := range entries {
+		began := plan.BeganAt(data)
+		if began.IsZero() {
+			began = t.started
+		}
+		if began.Before(oldest) {
+			oldest = began
+		}
+	}
+	t.metrics.entries.Set(float64(len(entries)))
+	t.metrics.unsaved.Set(float64(len(t.unsaved.all())))
+	t.metrics.oldest.Set(now.Sub(oldest).Seconds())
+}
+
+// unsaved are the handles of created volumes whose PersistentVolumes could not be
+// saved yet, by name. The journal has the responses.
+type unsaved struct {
+	mu      sync.Mutex
+	handles map[string]string
+}
+
+// add returns false if the volume is there already.
+func (u *unsaved) add(name, handle string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.handles == nil {
+		u.handles = map[string]string{}
+	}
+	old, found := u.handles[name]
+	u.handles[name] = handle
+	return !found || old != handle
+}
+
+func (u *unsaved) forget(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.handles, name)
+}
+
+func (u *unsaved) has(name string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, found := u.handles[name]
+	return found
+}
+
+func (u *unsaved) all() map[string]string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return maps.Clone(u.handles)
+}
