@@ -2,10 +2,3 @@
 // the driver for each StorageClass and each place in its topology, and publishes
 // the answers as CSIStorageCapacity objects.
 package capacity
-
-// Keys of structured log entries.
-const (
-	logClass   = "StorageClass"
-	logObject  = "CSIStorageCapacity"
-	logSegment = "segment"
-)

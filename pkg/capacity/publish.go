@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -86,7 +87,7 @@ func (p *Publisher) create(ctx context.Context, t target, f figures) error {
 	if err != nil {
 		return fmt.Errorf("create CSIStorageCapacity of class %s in %q: %w", t.class, t.segment, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Published", logObject, object.Name, logClass, t.class, logSegment, t.segment.String(), "capacity", f.capacity.String())
+	klog.FromContext(ctx).V(2).Info("Published", logkeys.CSIStorageCapacity, object.Name, logkeys.StorageClass, t.class, logkeys.Segment, t.segment.String(), logkeys.Capacity, f.capacity.String())
 	return nil
 }
 
@@ -100,7 +101,7 @@ func (p *Publisher) update(ctx context.Context, object *storagev1.CSIStorageCapa
 	if _, err := objects.Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update CSIStorageCapacity %s: %w", object.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Published", logObject, object.Name, logClass, object.StorageClassName, "capacity", f.capacity.String())
+	klog.FromContext(ctx).V(2).Info("Published", logkeys.CSIStorageCapacity, object.Name, logkeys.StorageClass, object.StorageClassName, logkeys.Capacity, f.capacity.String())
 	return nil
 }
 
@@ -119,7 +120,7 @@ func (p *Publisher) retract(ctx context.Context, name string) error {
 		if err := objects.Delete(ctx, name, options); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete CSIStorageCapacity %s: %w", name, err)
 		}
-		klog.FromContext(ctx).V(2).Info("Retracted", logObject, name)
+		klog.FromContext(ctx).V(2).Info("Retracted", logkeys.CSIStorageCapacity, name)
 	}
 	return nil
 }

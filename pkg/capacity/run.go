@@ -8,6 +8,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 // Run publishes until ctx ends. It can be called once.
@@ -103,7 +105,7 @@ func (p *Publisher) process(ctx context.Context, key string) {
 		err = p.publish(ctx, key)
 	}
 	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot publish a capacity, trying again", "key", key)
+		klog.FromContext(ctx).Error(err, "Cannot publish a capacity, trying again", logkeys.Key, key)
 		p.queue.AddRateLimited(key)
 		return
 	}

@@ -68,13 +68,14 @@ const (
 
 // Provisioning.
 const (
-	VolumeHandle  = "volumeHandle"
+	VolumeHandle = "volumeHandle"
+	// Origin is what a volume is filled from.
+	Origin        = "origin"
 	ReclaimPolicy = "reclaimPolicy"
 	Capacity      = "capacity"
 	Segment       = "segment"
 	Key           = "key"
 	Outcome       = "outcome"
-	State         = "state"
 	Since         = "since"
 )
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
@@ -74,7 +75,7 @@ func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*
 			return nil, context.Cause(ctx)
 		}
 		delay := p.retries.When(config.Name)
-		klog.FromContext(ctx).Error(err, "Failed to open the journal", "retryAfter", delay)
+		klog.FromContext(ctx).Error(err, "Failed to open the journal", logkeys.RetryIn, delay)
 		select {
 		case <-drain:
 			return nil, nil
@@ -93,7 +94,7 @@ func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-ch
 	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.driverName})
 	all := p.newVolumes(entries, recorder)
 	all.Resume(work)
-	klog.FromContext(work).Info("Starting provisioner", "driver", p.driverName, "workers", p.config.Workers)
+	klog.FromContext(work).Info("Starting provisioner", logkeys.Driver, p.driverName, logkeys.Workers, p.config.Workers)
 	p.cluster.Start(work)
 
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(work))

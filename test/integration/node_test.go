@@ -131,7 +131,7 @@ func TestNodeDeployment(t *testing.T) {
 	}
 }
 
-// A node's process dies with a volume in the making. The claim goes to the other
+// A node's process dies with an unfinished volume. The claim goes to the other
 // node, and what is left on the first is deleted there when it comes back.
 func TestNodeDeploymentCrash(t *testing.T) {
 	w := newZonedWorld(t, []string{"topology"}, "a", "b")

@@ -102,7 +102,7 @@ func TestVolumeNameIsTaken(t *testing.T) {
 	w.receive(entered)
 	meanwhile := w.takeName(claim)
 	open()
-	w.awaitEvent("meanwhile", "ProvisioningFailed", "the volume made is kept until its PersistentVolume can be saved: "+
+	w.awaitEvent("meanwhile", "ProvisioningFailed", "volume is kept until its PersistentVolume can be saved: "+
 		"claim cannot be provisioned: PersistentVolume "+meanwhile+" exists already and is not this claim's")
 	w.wantCalls(1, 0)
 	if err := first.Kill(); err != nil {

@@ -20,7 +20,7 @@ func (w *world) wantCalls(creates, deletes int) {
 	}
 }
 
-// note is what the journal has of a volume in the making, as docs/provisioner.md says.
+// note is what the journal has of an unfinished volume, as docs/provisioner.md says.
 type note struct {
 	Began time.Time `json:"began"`
 	Made  struct {
@@ -62,7 +62,7 @@ func (w *world) awaitEmptyJournal() {
 	})
 }
 
-const refused = "the volume made is kept until its PersistentVolume can be saved: the API server refuses PersistentVolume "
+const refused = "volume is kept until its PersistentVolume can be saved: the API server refuses PersistentVolume "
 
 // refusedClaim has its volume made and its PersistentVolume refused.
 func (w *world) refusedClaim() (policy, *replica, *corev1.PersistentVolumeClaim) {
@@ -129,7 +129,7 @@ func TestClaimDeletedWhileAPolicyRefusesItsVolume(t *testing.T) {
 }
 
 // Somebody makes a PersistentVolume of the volume, while no csi-provisioner runs and
-// its note says that it is in the making.
+// its note says that it is unfinished.
 func TestNoteOfAVolumeThatAPersistentVolumeHas(t *testing.T) {
 	w := newWorld(t)
 	p, first, claim := w.refusedClaim()

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/util"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -120,7 +121,7 @@ func (r *Race) work(ctx context.Context) {
 		r.mu.Unlock()
 		requeue, err := r.try(ctx, key)
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to assign claim to this node", "PVC", key)
+			klog.FromContext(ctx).Error(err, "Failed to assign claim to this node", logkeys.PVC, key)
 		}
 		if requeue || err != nil {
 			r.enter(key)
@@ -207,7 +208,7 @@ func (r *Race) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 		Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).V(2).Info("Assigned claim to this node", "PVC", klog.KObj(claim))
+		klog.FromContext(ctx).V(2).Info("Assigned claim to this node", logkeys.PVC, klog.KObj(claim))
 		return false, nil
 	case apierrors.IsNotFound(err):
 		return false, nil

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -26,10 +27,10 @@ func call[Request, Response any](
 	// csi-lib-utils would log the driver's errors unredacted.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), c.config.Timeout)
 	defer cancel()
-	logger.Info("GRPC call", "method", name, "request", protosanitizer.StripSecrets(request))
+	logger.Info("GRPC call", logkeys.Method, name, logkeys.Request, protosanitizer.StripSecrets(request))
 	response, err := method(ctx, request)
 	if logger.Enabled() {
-		logger.Info("GRPC response", "method", name, "response", protosanitizer.StripSecrets(response), "err", redacted(request, err))
+		logger.Info("GRPC response", logkeys.Method, name, logkeys.Response, protosanitizer.StripSecrets(response), logkeys.Err, redacted(request, err))
 	}
 	return response, err
 }

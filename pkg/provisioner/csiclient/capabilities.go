@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -35,7 +36,7 @@ func awaitCapabilities(ctx context.Context, conn *grpc.ClientConn, config Config
 			return nil, err
 		}
 		if text := err.Error(); text != reported {
-			logger.Info("Waiting for the CSI driver", "reason", text)
+			logger.Info("Waiting for the CSI driver", logkeys.Reason, text)
 			reported = text
 		}
 		select {

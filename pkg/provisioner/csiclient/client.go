@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -128,7 +129,7 @@ func (c *Client) reconnect(ctx context.Context) bool {
 		return false
 	}
 	c.capabilities.Store(after)
-	klog.FromContext(ctx).Info("Reconnected to CSI driver", "driver", after.DriverName, "address", c.config.Address)
+	klog.FromContext(ctx).Info("Reconnected to CSI driver", logkeys.Driver, after.DriverName, logkeys.Address, c.config.Address)
 	return true
 }
 

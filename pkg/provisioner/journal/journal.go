@@ -21,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 const (
@@ -238,7 +240,7 @@ func (j *Journal) flush(ctx context.Context) {
 		cancel()
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot write the journal", "configMap", j.config.Name)
+		klog.FromContext(ctx).Error(err, "Failed to write the journal", logkeys.ConfigMap, j.config.Name)
 		// What has ended must go, also when nothing begins any more.
 		time.AfterFunc(rewriteDelay, func() { signal(j.ended) })
 	}

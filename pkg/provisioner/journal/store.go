@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
 // dataKey holds all entries together: they are much alike, and so take a tenth of
@@ -111,8 +113,8 @@ func (j *Journal) put(ctx context.Context, entries map[string][]byte) error {
 
 // pause goes on without the ConfigMap for a while.
 func (j *Journal) pause(ctx context.Context, err error) {
-	klog.FromContext(ctx).Error(err, "Working without a journal: a volume in the making whose claim is deleted while this program is down will be left behind",
-		"configMap", j.config.Name, "nextTry", j.config.ForbiddenPause)
+	klog.FromContext(ctx).Error(err, "Not permitted to write the journal; unfinished volumes of claims that are deleted while this program is down will leak",
+		logkeys.ConfigMap, j.config.Name, logkeys.RetryIn, j.config.ForbiddenPause)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.forbidden = time.Now().Add(j.config.ForbiddenPause)

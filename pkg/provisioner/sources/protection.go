@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -164,7 +165,7 @@ func (p *Protection) work(ctx context.Context) {
 			return
 		}
 		if err := p.removeUnneeded(ctx, origin); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to remove source protection", "source", origin.String())
+			klog.FromContext(ctx).Error(err, "Failed to remove source protection", logkeys.Origin, origin.String())
 			p.queue.AddRateLimited(origin)
 		} else {
 			p.queue.Forget(origin)

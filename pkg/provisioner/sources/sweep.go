@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -71,7 +72,7 @@ func (p *Protection) protectedClaims() []plan.Origin {
 func (p *Protection) protectedSnapshots(ctx context.Context) []plan.Origin {
 	found, err := p.config.Sources.protectedSnapshots(ctx)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Skipped snapshots in the search for stale finalizers", "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("Skipped snapshots in the search for stale finalizers", logkeys.Reason, err.Error())
 	}
 	return found
 }

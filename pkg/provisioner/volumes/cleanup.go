@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -65,13 +66,13 @@ func (c *cleaner) check(name string) time.Duration {
 	creation, err := plan.RestoreCreation(data)
 	if err != nil {
 		// A later version may have written it, and may come back.
-		logger.Error(err, "Skipped unreadable journal entry", logPV, name)
+		logger.Error(err, "Skipped unreadable journal entry", logkeys.PV, name)
 		return c.config.RetryMax
 	}
 	remains, err := c.remains(ctx, creation)
 	switch {
 	case err != nil:
-		logger.Error(err, "Failed to look up unfinished volume", logPV, name)
+		logger.Error(err, "Failed to look up unfinished volume", logkeys.PV, name)
 	case remains == plan.RemainsSaved:
 		c.tracker.end(creation)
 	case remains == plan.RemainsOrphaned:
@@ -123,10 +124,10 @@ func (c *cleaner) remains(ctx context.Context, creation *plan.Creation) (plan.Re
 // deleted here.
 func (c *cleaner) finishOrphan(ctx context.Context, creation *plan.Creation) error {
 	name, owner := creation.Request.GetName(), creation.Template.Spec.ClaimRef
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), logPV, name, logPVC, klog.KRef(owner.Namespace, owner.Name))
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), logkeys.PV, name, logkeys.PVC, klog.KRef(owner.Namespace, owner.Name))
 	response, err := c.response(ctx, creation)
 	if nothingMade(err) {
-		logger.Info("Dropped volume of a deleted claim, which was never created", "reason", err.Error())
+		logger.Info("Dropped volume of a deleted claim, which was never created", logkeys.Reason, err.Error())
 		c.tracker.end(creation)
 		return nil
 	}
@@ -136,9 +137,9 @@ func (c *cleaner) finishOrphan(ctx context.Context, creation *plan.Creation) err
 	}
 	switch {
 	case err == nil:
-		logger.Info("Saved volume of a deleted claim", "reclaimPolicy", creation.Template.Spec.PersistentVolumeReclaimPolicy)
+		logger.Info("Saved volume of a deleted claim", logkeys.ReclaimPolicy, creation.Template.Spec.PersistentVolumeReclaimPolicy)
 	case state == controller.ProvisioningFinished:
-		logger.Info("Dropped volume of a deleted claim", "reason", err.Error())
+		logger.Info("Dropped volume of a deleted claim", logkeys.Reason, err.Error())
 	default:
 		return fmt.Errorf("clean up after a deleted claim: %w", err)
 	}
@@ -203,7 +204,7 @@ func (c *cleaner) undo(ctx context.Context, creation *plan.Creation) error {
 	if state == controller.ProvisioningInBackground {
 		return err
 	}
-	klog.FromContext(ctx).Info("Cleaned up unfinished volume", logPV, volume.Name, "outcome", err.Error())
+	klog.FromContext(ctx).Info("Cleaned up unfinished volume", logkeys.PV, volume.Name, logkeys.Outcome, err.Error())
 	c.tracker.end(creation)
 	return nil
 }
@@ -231,6 +232,6 @@ func nothingMade(err error) bool {
 
 // report creates an event on a claim, which may be gone.
 func (c *cleaner) report(claim *corev1.ObjectReference, err error) {
-	klog.FromContext(c.config.Base).Error(err, "Failed to clean up unfinished volume", logPVC, klog.KRef(claim.Namespace, claim.Name))
+	klog.FromContext(c.config.Base).Error(err, "Failed to clean up unfinished volume", logkeys.PVC, klog.KRef(claim.Namespace, claim.Name))
 	c.config.Events.Event(claim, corev1.EventTypeWarning, "ProvisioningCleanupFailed", err.Error())
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -53,7 +54,7 @@ func (d *deleter) delete(ctx context.Context, volume *corev1.PersistentVolume) e
 	if err := d.calls.delete(ctx, &csi.DeleteVolumeRequest{VolumeId: source.VolumeHandle, Secrets: secrets}, migrated); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Deleted volume", logPV, volume.Name, logVolume, source.VolumeHandle)
+	klog.FromContext(ctx).V(2).Info("Deleted volume", logkeys.PV, volume.Name, logkeys.VolumeHandle, source.VolumeHandle)
 	return nil
 }
 
@@ -71,7 +72,7 @@ func (d *deleter) secrets(ctx context.Context, volume *corev1.PersistentVolume) 
 	}
 	secrets, err := d.calls.readSecret(ctx, ref, plan.DeletionSecretNamedBy(known))
 	if apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).Info("Deleting volume without its secret, which does not exist", logPV, volume.Name, "secret", ref.String())
+		klog.FromContext(ctx).Info("Deleting volume without its secret, which does not exist", logkeys.PV, volume.Name, logkeys.Secret, ref.String())
 		return nil, nil
 	}
 	return secrets, err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
@@ -80,8 +81,8 @@ func (s *saver) save(ctx context.Context, creation *plan.Creation, volume *corev
 	switch {
 	case err == nil:
 		s.tracker.deleted.forget(volume.Name) // an earlier volume of this name
-		klog.FromContext(ctx).V(2).Info("Created volume", logPVC, klog.KRef(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name),
-			logPV, volume.Name, logVolume, volume.Spec.CSI.VolumeHandle)
+		klog.FromContext(ctx).V(2).Info("Created volume", logkeys.PVC, klog.KRef(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name),
+			logkeys.PV, volume.Name, logkeys.VolumeHandle, volume.Spec.CSI.VolumeHandle)
 		return controller.ProvisioningFinished, nil
 	case apierrors.IsAlreadyExists(err):
 		return s.resolveConflict(ctx, creation, volume)
@@ -151,7 +152,7 @@ func (s *saver) resolveConflict(ctx context.Context, creation *plan.Creation, vo
 // process, saves it without a call to the driver.
 func (s *saver) keep(ctx context.Context, creation *plan.Creation, cause error) (controller.ProvisioningState, error) {
 	if err := s.tracker.recordCreated(ctx, creation); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to record unsaved volume; after a crash the driver is called again", logPV, creation.Request.GetName())
+		klog.FromContext(ctx).Error(err, "Failed to record unsaved volume; after a crash the driver is called again", logkeys.PV, creation.Request.GetName())
 	}
 	return controller.ProvisioningInBackground, &unsavedError{cause}
 }

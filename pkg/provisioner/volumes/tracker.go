@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -48,8 +49,8 @@ func (t *tracker) resume(ctx context.Context) {
 			t.unsaved.add(name, creation.Handle())
 		}
 		owner := creation.Template.Spec.ClaimRef
-		klog.FromContext(ctx).Info("Found unfinished volume", logPV, name, logPVC, klog.KRef(owner.Namespace, owner.Name),
-			logVolume, creation.Handle(), "since", creation.Since())
+		klog.FromContext(ctx).Info("Found unfinished volume", logkeys.PV, name, logkeys.PVC, klog.KRef(owner.Namespace, owner.Name),
+			logkeys.VolumeHandle, creation.Handle(), logkeys.Since, creation.Since())
 	}
 }
 

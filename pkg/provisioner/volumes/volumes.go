@@ -20,13 +20,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/sources"
 )
 
-// Keys of structured log entries.
-const (
-	logPV     = "PV"
-	logPVC    = "PVC"
-	logVolume = "volumeHandle"
-)
-
 // Protection keeps the origins of volumes from being deleted.
 type Protection interface {
 	Adopt(origin plan.Origin, volume string)
