@@ -8,7 +8,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// checkCapabilities reports why a volume cannot be used in all of these ways.
+// checkCapabilities reports why a volume cannot have all of these capabilities.
 func checkCapabilities(caps []*csi.VolumeCapability) error {
 	if len(caps) == 0 {
 		return fmt.Errorf("%w: no volume capabilities", volume.ErrInvalid)
@@ -46,19 +46,19 @@ func checkCapability(c *csi.VolumeCapability) error {
 	case "", "nfs", "nfs4":
 		return nil
 	default:
-		return fmt.Errorf("%w: fsType %q, possible are nfs, nfs4 or none", volume.ErrInvalid, fsType)
+		return fmt.Errorf("%w: fsType %q, must be nfs, nfs4 or empty", volume.ErrInvalid, fsType)
 	}
 }
 
-// readerOnly tells whether the access mode allows no writing.
+// readerOnly tells whether the access mode is read-only.
 func readerOnly(c *csi.VolumeCapability) bool {
 	mode := c.GetAccessMode().GetMode()
 	return mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY ||
 		mode == csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
 }
 
-// mountOptions are the options of a capability as nfsmount reads them. fsType
-// nfs4 asks for version 4, which an option may narrow down.
+// mountOptions are the mount options of a capability. fsType nfs4 asks for version 4,
+// of which an option may choose the minor version.
 func mountOptions(c *csi.VolumeCapability) []string {
 	var options []string
 	if c.GetMount().GetFsType() == "nfs4" {

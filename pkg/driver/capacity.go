@@ -9,11 +9,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// minVolumeSize is the least a volume can be asked for to have.
+// minVolumeSize is the smallest capacity that a volume can have.
 const minVolumeSize = 1
 
-// GetCapacity answers with what is free on the export that the parameters name.
-// Without parameters no volume can be made, so there is no room for any.
+// GetCapacity returns the free space on the export in the parameters. Without
+// parameters no volume can be created, so the capacity is 0.
 func (c *controller) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	var options []string
 	if caps := req.GetVolumeCapabilities(); len(caps) != 0 {

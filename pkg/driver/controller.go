@@ -93,7 +93,7 @@ func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
 		Params:  params,
 		Mutable: mutable,
 		Source:  source,
-		// All capabilities carry the class's options.
+		// All capabilities have the mount options of the class.
 		MountOptions: mountOptions(req.GetVolumeCapabilities()[0]),
 		Size: store.SizeRange{
 			Required: req.GetCapacityRange().GetRequiredBytes(),
@@ -108,9 +108,9 @@ func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 	}
 	id, err := volume.ParseID(req.GetVolumeId())
 	if errors.Is(err, volume.ErrForeignID) {
-		// CSI spec, DeleteVolume: no such volume is success. This driver cannot
-		// have made it, yet somebody believes so.
-		klog.FromContext(ctx).Error(err, "Deleting a volume that cannot be of this driver: nothing done", logkeys.VolumeID, req.GetVolumeId())
+		// CSI spec, DeleteVolume: no such volume is success. It is logged because the
+		// caller believes that this driver made it.
+		klog.FromContext(ctx).Error(err, "Ignoring the deletion of a volume that is not of this driver", logkeys.VolumeID, req.GetVolumeId())
 		return &csi.DeleteVolumeResponse{}, nil
 	}
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Va
 	return validation(req, validates(id, req)), nil
 }
 
-// validation is the answer: what does not hold is no error of the call.
+// validation is the response: a mismatch is no error of the call.
 func validation(req *csi.ValidateVolumeCapabilitiesRequest, mismatch error) *csi.ValidateVolumeCapabilitiesResponse {
 	if mismatch != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: mismatch.Error()}
@@ -151,7 +151,7 @@ func validation(req *csi.ValidateVolumeCapabilitiesRequest, mismatch error) *csi
 	}}
 }
 
-// validates reports why what the caller knows of the volume does not hold.
+// validates reports how the request differs from the volume.
 func validates(id volume.ID, req *csi.ValidateVolumeCapabilitiesRequest) error {
 	if err := checkCapabilities(req.GetVolumeCapabilities()); err != nil {
 		return err
@@ -176,8 +176,8 @@ func validates(id volume.ID, req *csi.ValidateVolumeCapabilitiesRequest) error {
 	return err
 }
 
-// secretOptions are mount options for calls that have no capability to carry
-// them, under the key csi-driver-nfs has for them, in upper or lower case as there.
+// secretOptions are mount options for calls without a capability, under the same key as
+// in csi-driver-nfs, which ignores its case too.
 func secretOptions(secrets map[string]string) []string {
 	for _, key := range slices.Sorted(maps.Keys(secrets)) {
 		if options := secrets[key]; options != "" && strings.EqualFold(key, volume.KeyMountOptions) {

@@ -57,8 +57,8 @@ func TestCreateVolumeRefuses(t *testing.T) {
 		"content source": {func(r *csi.CreateVolumeRequest) {
 			r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: "v"}}}
 		}, codes.NotFound, "content source"},
-		"mutable parameters": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"a": "b"} }, codes.InvalidArgument, `unknown mutable parameter "a", known are onDelete, mountPermissions`},
-		"unknown parameter":  {func(r *csi.CreateVolumeRequest) { r.Parameters["shar"] = "x" }, codes.InvalidArgument, `unknown parameter "shar", known are server, share`},
+		"mutable parameters": {func(r *csi.CreateVolumeRequest) { r.MutableParameters = map[string]string{"a": "b"} }, codes.InvalidArgument, `unknown mutable parameter "a", must be one of onDelete, mountPermissions`},
+		"unknown parameter":  {func(r *csi.CreateVolumeRequest) { r.Parameters["shar"] = "x" }, codes.InvalidArgument, `unknown parameter "shar", must be one of server, share`},
 		"no server":          {func(r *csi.CreateVolumeRequest) { delete(r.Parameters, "server") }, codes.InvalidArgument, "server is empty"},
 		"escaping share":     {func(r *csi.CreateVolumeRequest) { r.Parameters["share"] = "/export/../.." }, codes.InvalidArgument, ".."},
 		"mount options": {func(r *csi.CreateVolumeRequest) {

@@ -1,5 +1,5 @@
-// Package driver serves the CSI: it validates requests, calls the store or the
-// mounter, and maps their errors to codes. It knows no Kubernetes API.
+// Package driver serves the CSI: it validates requests, calls the store or the mounter,
+// and maps their errors to codes. It does not use the Kubernetes API.
 package driver
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Mode is which of the services a process offers beside Identity.
+// Mode selects the services of a process beside Identity.
 type Mode string
 
-// The modes, by the values of --mode.
+// The modes, as values of --mode.
 const (
 	ModeController Mode = "controller"
 	ModeNode       Mode = "node"
@@ -87,7 +87,7 @@ func (c Config) validate() error {
 	case c.Version == "":
 		return errors.New("no version")
 	case !c.Mode.HasController() && !c.Mode.HasNode():
-		return fmt.Errorf("mode %q, known are controller, node, all", c.Mode)
+		return fmt.Errorf("mode %q, must be one of controller, node, all", c.Mode)
 	case c.Mode.HasController() && c.Volumes == nil:
 		return errors.New("the controller needs a store")
 	case c.Mode.HasNode() && (c.NodeID == "" || len(c.NodeID) > maxNodeID):

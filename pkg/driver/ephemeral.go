@@ -15,13 +15,13 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// errNotAllowed: an inline volume names something that pods may not have.
+// errNotAllowed: an inline volume names a server or an option that pods may not use.
 var errNotAllowed = errors.New("not allowed in a pod's inline volume")
 
-// Ephemeral says what inline volumes may mount. Their attributes are written by
-// whoever may write pods, so nothing is allowed that is not listed.
+// Ephemeral lists what inline volumes may mount. Anyone who may create pods writes
+// their attributes, so only what is listed is allowed.
 type Ephemeral struct {
-	// Servers as "server" or "server:/share", which allows what is below it too.
+	// Servers as "server" or "server:/share", which includes everything below.
 	Servers []string
 	// MountOptions by name or as name=value.
 	MountOptions []string
@@ -44,8 +44,8 @@ func (e *Ephemeral) parse() ([]volume.Export, error) {
 	return allowed, nil
 }
 
-// inlineID is what kubelet names an inline volume. With such an ID a volume is
-// taken for one also where the CSIDriver object does not make kubelet say so.
+// inlineID is the form of kubelet's IDs of inline volumes. They identify such volumes
+// even if the CSIDriver object does not make kubelet say so.
 var inlineID = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
 
 func isInline(req *csi.NodePublishVolumeRequest) bool {
@@ -55,7 +55,7 @@ func isInline(req *csi.NodePublishVolumeRequest) bool {
 // checkInline reports why an inline volume may not be mounted.
 func (e *Ephemeral) checkInline(a volume.Attributes, options []string) error {
 	if e == nil {
-		return fmt.Errorf("%w: inline volumes of pods, unless nfsplugin runs with --enable-ephemeral; use a claim", volume.ErrUnsupported)
+		return fmt.Errorf("%w: inline volumes of pods need nfsplugin --enable-ephemeral; use a claim", volume.ErrUnsupported)
 	}
 	allowed, err := e.parse()
 	if err != nil {
@@ -70,7 +70,7 @@ func (e *Ephemeral) checkInline(a volume.Attributes, options []string) error {
 	return nil
 }
 
-// within tells whether the volume is an allowed export or lies below it.
+// within tells whether the volume is an allowed export or a directory below it.
 func within(a volume.Attributes, in volume.Export) bool {
 	dir := path.Join("/", a.Export.Share, a.SubDir)
 	return sameServer(a.Export.Server, in.Server) &&
@@ -86,8 +86,8 @@ func sameServer(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
 }
 
-// inlineOptions are those of an inline volume: version 4, and nothing that a pod
-// could plant on a share gives anybody privileges.
+// inlineOptions are the options of an inline volume: version 4, and neither setuid nor
+// device files, which a pod could plant on a share to gain privileges.
 func inlineOptions(list []string) (nfsmount.Options, error) {
 	o, err := nfsmount.ParseOptions(append(slices.Clone(list), "nosuid", "nodev"))
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 
 var (
 	errNoVolumeID = fmt.Errorf("%w: no volume ID", volume.ErrInvalid)
-	// errPublishedOtherwise: something else, or the volume in another way, is
-	// mounted at the target.
+	// errPublishedOtherwise: the target has another mount, or the volume with other
+	// options.
 	errPublishedOtherwise = errors.New("the target is in use")
-	// errElsewhere: a symlink on the server leads out of where the volume is.
+	// errElsewhere: a symlink on the server leads out of the volume's directory.
 	errElsewhere = errors.New("a symlink on the server leads elsewhere")
-	// errInUse: a volume for one writer has one already.
-	errInUse = errors.New("the volume is for one pod at a time")
+	// errExclusive: a single-writer volume is published at another target.
+	errExclusive = errors.New("the volume is for one pod at a time")
 )
 
-// mapping is the only place where errors become codes; docs/errors.md tells
-// users what each means. The first that matches counts: an error may wrap both
-// what happened and the deadline that ended the wait for it.
+// mapping is the only place where errors become codes; docs/errors.md explains each.
+// The first match counts: an error may wrap both its cause and the deadline that ended
+// the wait.
 func mapping() []struct {
 	err  error
 	code codes.Code
@@ -37,11 +37,11 @@ func mapping() []struct {
 		code codes.Code
 		hint string
 	}{
-		{volume.ErrInProgress, codes.Aborted, "the same call again waits for it"},
+		{volume.ErrInProgress, codes.Aborted, "retry to wait for it"},
 		{context.Canceled, codes.Canceled, ""},
 		{volume.ErrUnreachable, codes.Unavailable, "check that the server is up and that a firewall lets this node reach it"},
 		{errNotAllowed, codes.PermissionDenied, ""},
-		{errElsewhere, codes.PermissionDenied, "nothing is mounted; find out who made the symlink"},
+		{errElsewhere, codes.PermissionDenied, "nothing was mounted; find out who created the symlink"},
 		{volume.ErrInvalid, codes.InvalidArgument, ""},
 		{volume.ErrMountOptions, codes.InvalidArgument, "check mountOptions and which NFS versions the server speaks"},
 		{volume.ErrOutOfRange, codes.OutOfRange, ""},
@@ -53,17 +53,17 @@ func mapping() []struct {
 		{volume.ErrSnapshotNotFound, codes.NotFound, ""},
 		{volume.ErrShareNotFound, codes.NotFound, "check the path and that the server exports it"},
 		{volume.ErrOwned, codes.FailedPrecondition, ""},
-		{volume.ErrNewerRecord, codes.FailedPrecondition, "run the driver of that version, or a later one, again"},
+		{volume.ErrNewerRecord, codes.FailedPrecondition, "run that version of the driver, or a later one"},
 		{volume.ErrNotAdopted, codes.FailedPrecondition, ""},
 		{volume.ErrUnsupported, codes.FailedPrecondition, ""},
 		{volume.ErrInGroup, codes.InvalidArgument, "delete the group snapshot"},
 		{volume.ErrWritten, codes.FailedPrecondition, "stop what writes to the volumes of the group, or set writes: allow in the class"},
 		{volume.ErrInUse, codes.FailedPrecondition, "it can be deleted when the copy is done"},
-		{errInUse, codes.FailedPrecondition, ""},
+		{errExclusive, codes.FailedPrecondition, ""},
 		{volume.ErrAccessDenied, codes.PermissionDenied, "check the export's list of clients and its sec= option"},
 		{volume.ErrRefused, codes.PermissionDenied, ""},
 		{volume.ErrToken, codes.Aborted, "start again without a token"},
-		{volume.ErrStale, codes.Unavailable, "it is mounted anew by the next call"},
+		{volume.ErrStale, codes.Unavailable, "the next call remounts it"},
 		{context.DeadlineExceeded, codes.DeadlineExceeded, ""},
 		{unix.ENOSPC, codes.ResourceExhausted, "free space on the export"},
 		{unix.EDQUOT, codes.ResourceExhausted, "raise the quota on the export"},
@@ -72,8 +72,7 @@ func mapping() []struct {
 	}
 }
 
-// toStatus gives an error its code. What no line of the mapping knows is a
-// surprise: INTERNAL.
+// toStatus maps an error to its code; INTERNAL if the mapping does not have it.
 func toStatus(err error) error {
 	if err == nil {
 		return nil

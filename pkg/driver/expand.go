@@ -40,8 +40,8 @@ func (c *controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 	return &csi.ControllerModifyVolumeResponse{}, nil
 }
 
-// volumeID reads the ID that a request is about; volume.ErrForeignID for one
-// that no volume can have.
+// volumeID parses the ID in a request. Errors: volume.ErrForeignID for one that no
+// volume can have.
 func volumeID(req interface{ GetVolumeId() string }) (volume.ID, error) {
 	if req.GetVolumeId() == "" {
 		return volume.ID{}, errNoVolumeID

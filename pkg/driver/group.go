@@ -74,7 +74,7 @@ func groupRequest(req *csi.CreateVolumeGroupSnapshotRequest) (store.GroupRequest
 	return create, nil
 }
 
-// groupMessage is always of a group that is ready: there are no others.
+// groupMessage always describes a group that is ready: there are no others.
 func groupMessage(g store.Group) *csi.VolumeGroupSnapshot {
 	message := &csi.VolumeGroupSnapshot{
 		GroupSnapshotId: g.ID.String(),
@@ -91,7 +91,7 @@ func (g *groupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *cs
 	id, err := groupID(req)
 	if errors.Is(err, volume.ErrForeignID) {
 		// CSI spec, DeleteVolumeGroupSnapshot: no such group is success.
-		klog.FromContext(ctx).Error(err, "Deleting a group snapshot that cannot be of this driver: nothing done", logkeys.GroupSnapshotID, req.GetGroupSnapshotId())
+		klog.FromContext(ctx).Error(err, "Ignoring the deletion of a group snapshot that is not of this driver", logkeys.GroupSnapshotID, req.GetGroupSnapshotId())
 		return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Reasons of volumes and servers that are not well.
+// Reasons for unhealthy volumes and servers.
 const (
 	reasonUnreachable = "ServerUnreachable"
 	reasonStale       = "StaleMount"
@@ -24,8 +24,8 @@ const (
 	reasonDenied      = "AccessDenied"
 )
 
-// reasonOf gives an error of a mount its name, or "" when it says nothing about
-// the volume's health.
+// reasonOf maps an error of a mount to a reason; "" if it tells nothing about the
+// volume's health.
 func reasonOf(err error) string {
 	for _, r := range []struct {
 		err    error
@@ -43,9 +43,8 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// NodeGetVolumeHealth asks the server for the volume where it is published, and
-// knows why it could not be published where it is not (CSI spec,
-// NodeGetVolumeHealth).
+// NodeGetVolumeHealth asks the server about a published volume, and reports why the
+// last publish failed for one that is not (CSI spec, NodeGetVolumeHealth).
 func (n *node) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVolumeHealthRequest) (*csi.NodeGetVolumeHealthResponse, error) {
 	id, target := req.GetVolumeId(), req.GetVolumePublishPath()
 	if id == "" {
@@ -82,15 +81,15 @@ func volumeHealth(id string, err error) *csi.NodeGetVolumeHealthResponse {
 	return &csi.NodeGetVolumeHealthResponse{VolumeHealth: health}
 }
 
-// find is the mount of a volume: at its target, or, where the caller does not
-// say which, any that shows what the ID names.
+// find is the mount of a volume: at the target or, without one, any with the source
+// that the ID names.
 func (n *node) find(ctx context.Context, id, target string) (nfsmount.Entry, error) {
 	if target != "" {
 		return n.publisher.published(ctx, target)
 	}
 	parsed, err := volume.ParseID(id)
 	if err != nil {
-		return nfsmount.Entry{}, fmt.Errorf("%w: no path is given, and the ID says nothing: %w", volume.ErrNotFound, err)
+		return nfsmount.Entry{}, fmt.Errorf("%w: no publish path, and the ID names no directory: %w", volume.ErrNotFound, err)
 	}
 	table, err := n.mounter.Mounts(ctx)
 	if err != nil {
@@ -104,8 +103,7 @@ func (n *node) find(ctx context.Context, id, target string) (nfsmount.Entry, err
 	return table[i], nil
 }
 
-// NodeGetStorageHealth asks every server that has something mounted here, all at
-// the same time.
+// NodeGetStorageHealth asks every server with a mount on this node, in parallel.
 func (n *node) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHealthRequest) (*csi.NodeGetStorageHealthResponse, error) {
 	table, err := n.mounter.Mounts(ctx)
 	if err != nil {
@@ -135,7 +133,7 @@ func (n *node) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHe
 	resp := &csi.NodeGetStorageHealthResponse{}
 	if len(dead) > 0 {
 		slices.Sort(dead)
-		// One message, since the spec allows one with the same status and reason.
+		// The spec allows only one message per status and reason.
 		resp.BackendHealth = []*csi.NodeGetStorageHealthResponse_StorageBackendHealth{{
 			Status: csi.StorageHealthErrorType_STORAGE_UNREACHABLE, Reason: reasonUnreachable, Message: strings.Join(dead, "; "),
 		}}
@@ -143,8 +141,7 @@ func (n *node) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetStorageHe
 	return resp, nil
 }
 
-// failures remembers why volumes could not be published, for as long as somebody
-// may want to know.
+// failures remembers for a while why volumes could not be published.
 type failures struct {
 	mu   sync.Mutex
 	last map[attempt]failure
@@ -157,10 +154,10 @@ type failure struct {
 	at  time.Time
 }
 
-// failureMemory is longer than kubelet ever waits before it tries again.
+// failureMemory is longer than kubelet's longest backoff.
 const failureMemory = 10 * time.Minute
 
-// note keeps what came of a publish, or forgets it when that was a success.
+// note records the error of a publish; success clears it.
 func (f *failures) note(id, target string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,7 +175,7 @@ func (f *failures) note(id, target string, err error) {
 	f.last[attempt{id, target}] = failure{err, time.Now()}
 }
 
-// of returns the last failure of the volume, at the target if one is given.
+// of is the last failure of the volume, at the target if one is given.
 func (f *failures) of(id, target string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

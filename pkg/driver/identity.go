@@ -36,8 +36,8 @@ func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabili
 	return resp, nil
 }
 
-// Probe says that the process serves calls. That a server is down makes calls
-// for its volumes fail and is no reason to restart this process.
+// Probe succeeds while the process serves calls. A server that is down makes the calls
+// for its volumes fail, but is no reason to restart this process.
 func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }

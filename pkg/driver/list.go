@@ -41,6 +41,6 @@ func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.Controlle
 		return nil, toStatus(err)
 	}
 	v := volumeOf(found)
-	v.VolumeId = req.GetVolumeId() // in the form that the caller knows it by
+	v.VolumeId = req.GetVolumeId() // in the form that the caller uses
 	return &csi.ControllerGetVolumeResponse{Volume: v, Status: &csi.ControllerGetVolumeResponse_VolumeStatus{}}, nil
 }

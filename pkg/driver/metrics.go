@@ -9,19 +9,19 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/store"
 )
 
-// Sources of what Collector measures; each may be nil.
+// Sources of the metrics of a Collector; each may be nil.
 type Sources struct {
 	Mounter Mounter
 	Shares  interface{ States() []share.State }
 	Volumes interface{ Backlog() []store.Backlog }
-	// Snapshots may be many: each has metrics of its own.
+	// Snapshots have metrics of their own each, which may be many.
 	Snapshots interface {
 		SnapshotContents() []store.SnapshotContent
 	}
 }
 
-// Collector shows the state of mounts, shares and the reclaiming of deleted volumes,
-// and the content of snapshots, when it is asked; it asks no server.
+// Collector collects metrics of mounts, shares, the reclaiming of deleted volumes and
+// the content of snapshots. It accesses no server.
 type Collector struct {
 	sources Sources
 
@@ -106,8 +106,8 @@ func (c *Collector) collectMounts(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectShares shows the worst of the mounts of an export, of which there is
-// one for each set of options.
+// collectShares reports the worst mount of each export, which has one for each set of
+// options.
 func (c *Collector) collectShares(ch chan<- prometheus.Metric) {
 	worst := map[string]share.State{}
 	for _, s := range c.sources.Shares.States() {

@@ -8,9 +8,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// modeToSet is what mountPermissions of a PersistentVolume of csi-driver-nfs asks
-// for, which sets it at each publish. The directory has to be the volume's own,
-// and not the export; the author of a pod may ask for none.
+// modeToSet is the mountPermissions of a PersistentVolume of csi-driver-nfs, which
+// applies them at each publish. They apply only to a volume's own directory, not to an
+// export, and not to inline volumes.
 func modeToSet(a volume.Attributes, options nfsmount.Options, inline bool) volume.Mode {
 	if inline || a.SubDir == "" || options.ReadOnly() {
 		return 0
@@ -18,8 +18,8 @@ func modeToSet(a volume.Attributes, options nfsmount.Options, inline bool) volum
 	return a.Mode
 }
 
-// permit gives the directory of what has been published its mode. Should that
-// fail, the volume stays published, and the same call does what is missing.
+// permit sets the mode of a published volume's directory. If that fails, the volume
+// stays published, and a retry sets it.
 func (p *publisher) permit(ctx context.Context, pub publication) error {
 	if pub.mode == 0 {
 		return nil

@@ -57,8 +57,8 @@ func (n *node) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolume
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// publicationOf validates all of a NodePublishVolumeRequest. What to mount is
-// said by the attributes alone: a static PV may have any ID.
+// publicationOf validates all of a NodePublishVolumeRequest. Only the attributes
+// determine what to mount: a static PV may have any ID.
 func (n *node) publicationOf(req *csi.NodePublishVolumeRequest) (publication, error) {
 	if err := checkTarget(req.GetVolumeId(), req.GetTargetPath()); err != nil {
 		return publication{}, err
@@ -90,9 +90,9 @@ func (n *node) publicationOf(req *csi.NodePublishVolumeRequest) (publication, er
 		mount: nfsmount.Mount{
 			Export: a.Export, SubDir: a.SubDir, Target: filepath.Clean(req.GetTargetPath()), Options: options,
 		},
-		mode:   modeToSet(a, options, inline),
-		alone:  capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
-		inline: inline,
+		mode:      modeToSet(a, options, inline),
+		exclusive: capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		inline:    inline,
 	}, nil
 }
 

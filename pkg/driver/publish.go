@@ -23,21 +23,21 @@ const targetMode = 0o750
 // publication is one volume at one target path.
 type publication struct {
 	mount nfsmount.Mount
-	// alone: at no other target of this node at the same time.
-	alone bool
-	// mode to give the volume's directory, 0 for none.
+	// exclusive publications exclude any other target on this node.
+	exclusive bool
+	// mode of the volume's directory, 0 to leave it.
 	mode volume.Mode
-	// inline: of a pod, which may have planted symlinks on the share.
+	// inline volumes are written by pods, which may have planted symlinks on the share.
 	inline bool
 }
 
-// publisher makes and ends publications. It keeps no state: what is published
-// is what the mount table says, also after a restart.
+// publisher makes and ends publications. It keeps no state: the mount table has what is
+// published, also after a restart.
 type publisher struct {
 	mounter Mounter
-	own     string // directory of the controller's mounts, which are no publications
+	own     string // directory of the controller's mounts, which are not publications
 	targets keyed.Limiter[string]
-	sources keyed.Limiter[string] // taken after targets, for publications that are to be alone
+	sources keyed.Limiter[string] // acquired after targets, for exclusive publications
 }
 
 func (p *publisher) publish(ctx context.Context, pub publication) error {
@@ -74,9 +74,9 @@ func (p *publisher) publishLocked(ctx context.Context, pub publication) error {
 		return fmt.Errorf("publish at %s: %w", pub.mount.Target, err)
 	}
 	if err := p.mount(ctx, pub); err != nil {
-		// Nothing is mounted; without the directory kubelet sees that too.
+		// Nothing is mounted; kubelet detects that by the missing directory.
 		if rmErr := os.Remove(pub.mount.Target); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
-			klog.FromContext(ctx).Error(rmErr, "Could not remove the target of a failed publish", logkeys.Target, pub.mount.Target)
+			klog.FromContext(ctx).Error(rmErr, "Failed to remove the target of a failed publish", logkeys.Target, pub.mount.Target)
 		}
 		return err
 	}
@@ -84,13 +84,13 @@ func (p *publisher) publishLocked(ctx context.Context, pub publication) error {
 }
 
 func (p *publisher) mount(ctx context.Context, pub publication) error {
-	if pub.alone {
+	if pub.exclusive {
 		unlock, err := p.sources.Acquire(ctx, pub.mount.Source())
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		if err := p.checkAlone(ctx, pub); err != nil {
+		if err := p.checkExclusive(ctx, pub); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (p *publisher) mount(ctx context.Context, pub publication) error {
 	return nil
 }
 
-// checkWhere looks whether what has been mounted is what was asked for.
+// checkWhere checks that the mount table shows the requested source.
 func (p *publisher) checkWhere(ctx context.Context, pub publication) error {
 	top, mounted, err := p.mounter.MountAt(ctx, pub.mount.Target)
 	if err != nil {
@@ -115,11 +115,10 @@ func (p *publisher) checkWhere(ctx context.Context, pub publication) error {
 	return nil
 }
 
-// shownAs tells whether the mount table, which has source, shows this
-// publication. An NFSv4 client follows symlinks in the path, wherever on the
-// server they lead, and the table has where it came out. The share's own path is
-// the administrator's and may have symlinks; a volume's below it has none, and
-// neither has what a pod may name.
+// shownAs tells whether source, from the mount table, is this publication. An NFSv4
+// client follows symlinks in the path anywhere on the server, and the table has the
+// result. The path of the share belongs to the administrator and may have symlinks;
+// the volume's path below it may not, nor may any path that a pod names.
 func (pub publication) shownAs(source string) bool {
 	m := pub.mount
 	if source == m.Source() || pub.inline || m.SubDir == "" {
@@ -129,10 +128,9 @@ func (pub publication) shownAs(source string) bool {
 	return strings.HasPrefix(source, server+"/") && strings.HasSuffix(source, "/"+m.SubDir)
 }
 
-// settle looks at a target that exists: done when the volume is published there
-// already, an error when something else is. A mount that is of no more use is
-// taken away. No server is asked about a mount that the table shows to be
-// another one.
+// settle handles an existing target: done if the volume is already published there, an
+// error if something else is. It unmounts a stale mount. It asks the server only about
+// a mount that matches in the mount table.
 func (p *publisher) settle(ctx context.Context, pub publication) (done bool, err error) {
 	top, mounted, err := p.mounter.MountAt(ctx, pub.mount.Target)
 	if err != nil || !mounted {
@@ -144,8 +142,8 @@ func (p *publisher) settle(ctx context.Context, pub publication) (done bool, err
 	_, err = p.mounter.Usage(ctx, top)
 	switch {
 	case err == nil, errors.Is(err, volume.ErrUnreachable):
-		// With the server away the mount is still the right one: pods wait, and go
-		// on when it comes back.
+		// While the server is down the mount is still the right one: pods wait, and
+		// continue when it is back.
 		return true, nil
 	case errors.Is(err, volume.ErrStale):
 		klog.FromContext(ctx).Info("Replacing a stale mount", logkeys.Target, pub.mount.Target, logkeys.Source, top.Source, logkeys.Err, err)
@@ -159,12 +157,12 @@ func samePublication(e nfsmount.Entry, pub publication) error {
 		return fmt.Errorf("%w: %s (%s) is mounted there", errPublishedOtherwise, e.Source, e.FSType)
 	}
 	if e.ReadOnly != pub.mount.Options.ReadOnly() {
-		return fmt.Errorf("%w: read-only is %v, asked for is %v", errPublishedOtherwise, e.ReadOnly, pub.mount.Options.ReadOnly())
+		return fmt.Errorf("%w: read-only is %v, requested is %v", errPublishedOtherwise, e.ReadOnly, pub.mount.Options.ReadOnly())
 	}
 	return nil
 }
 
-func (p *publisher) checkAlone(ctx context.Context, pub publication) error {
+func (p *publisher) checkExclusive(ctx context.Context, pub publication) error {
 	table, err := p.mounter.Mounts(ctx)
 	if err != nil {
 		return err
@@ -173,16 +171,16 @@ func (p *publisher) checkAlone(ctx context.Context, pub publication) error {
 		if p.own != "" && filepath.Dir(e.Target) == p.own {
 			continue
 		}
-		// Root tells the volume itself from kubelet's bind mounts of directories in it.
+		// Root distinguishes the volume from kubelet's bind mounts of directories in it.
 		if e.IsNFS() && e.Root == "/" && e.Source == pub.mount.Source() && e.Target != pub.mount.Target {
-			return fmt.Errorf("%w: %s is published at %s", errInUse, e.Source, e.Target)
+			return fmt.Errorf("%w: %s is published at %s", errExclusive, e.Source, e.Target)
 		}
 	}
 	return nil
 }
 
-// unpublish takes away what is mounted at target and the directory itself, and
-// only an empty one: what is not mounted is not ours to remove.
+// unpublish unmounts target and removes the directory, but only if it is empty: content
+// that is not mounted belongs to somebody else.
 func (p *publisher) unpublish(ctx context.Context, target string) error {
 	target, err := canonical(target)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -209,9 +207,8 @@ func (p *publisher) unpublish(ctx context.Context, target string) error {
 	return nil
 }
 
-// canonical is the target as the mount table has it, without symlinks. It looks
-// at the directories that lead there and not at the target, which may be a
-// mount of a dead server.
+// canonical is the target without symlinks, as in the mount table. It resolves only the
+// parent directories and not the target, which may be a mount of a dead server.
 func canonical(target string) (string, error) {
 	dir := filepath.Dir(target)
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -82,7 +82,7 @@ func TestControllerModifyVolume(t *testing.T) {
 		}
 	}
 	// All or nothing: one bad key and the good one counts for nothing.
-	mustFail(t, modify(v.GetVolumeId(), map[string]string{"onDelete": "delete", "uid": "0"}), codes.InvalidArgument, "known are onDelete, mountPermissions")
+	mustFail(t, modify(v.GetVolumeId(), map[string]string{"onDelete": "delete", "uid": "0"}), codes.InvalidArgument, "must be one of onDelete, mountPermissions")
 	mustFail(t, modify("nfs.test#export#none", map[string]string{"onDelete": "delete"}), codes.NotFound, "")
 	mustFail(t, modify("", nil), codes.InvalidArgument, "")
 	if _, err := l.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()}); err != nil {

@@ -57,7 +57,7 @@ func snapshotRequest(req *csi.CreateSnapshotRequest) (store.SnapshotRequest, err
 	}, nil
 }
 
-// snapshotOptions are those of the class, or else of the secret.
+// snapshotOptions are the mount options of the class, or else of the secret.
 func snapshotOptions(params volume.SnapshotParams, secrets map[string]string) []string {
 	if params.MountOptions != "" {
 		return []string{params.MountOptions}
@@ -65,9 +65,9 @@ func snapshotOptions(params volume.SnapshotParams, secrets map[string]string) []
 	return secretOptions(secrets)
 }
 
-// snapshotMessage is always of a snapshot that is ready: there are no others. Its size
-// is the least that a volume made from it may have (CSI spec, Snapshot), which is the
-// capacity of its source and not what that held: a claim like the source's must do.
+// snapshotMessage always describes a snapshot that is ready: there are no others. Its
+// size is the minimum for a volume made from it (CSI spec, Snapshot). That is the
+// capacity of the source and not its content: a claim like the source's must suffice.
 func snapshotMessage(s store.Snapshot) *csi.Snapshot {
 	message := &csi.Snapshot{
 		SnapshotId:     s.ID.String(),
@@ -89,7 +89,7 @@ func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 	id, err := volume.ParseSnapshotID(req.GetSnapshotId())
 	if errors.Is(err, volume.ErrForeignID) {
 		// CSI spec, DeleteSnapshot: no such snapshot is success.
-		klog.FromContext(ctx).Error(err, "Deleting a snapshot that cannot be of this driver: nothing done", logkeys.SnapshotID, req.GetSnapshotId())
+		klog.FromContext(ctx).Error(err, "Ignoring the deletion of a snapshot that is not of this driver", logkeys.SnapshotID, req.GetSnapshotId())
 		return &csi.DeleteSnapshotResponse{}, nil
 	}
 	if err != nil {
@@ -129,8 +129,8 @@ func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 	if req.GetSourceVolumeId() != "" {
 		source, err := volume.ParseID(req.GetSourceVolumeId())
 		if err != nil {
-			// CSI spec, ListSnapshots: there are none of a volume that is not there.
-			return &csi.ListSnapshotsResponse{}, nil //nolint:nilerr // as said
+			// CSI spec, ListSnapshots: no such volume is an empty list.
+			return &csi.ListSnapshotsResponse{}, nil //nolint:nilerr // see above
 		}
 		q.Source = &source
 	}
@@ -145,11 +145,11 @@ func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 	return resp, nil
 }
 
-// listOne answers for one ID: no such snapshot is an empty list.
+// listOne lists the snapshot with an ID: no such snapshot is an empty list.
 func (c *controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	id, err := volume.ParseSnapshotID(req.GetSnapshotId())
 	if err != nil {
-		return &csi.ListSnapshotsResponse{}, nil //nolint:nilerr // as said
+		return &csi.ListSnapshotsResponse{}, nil //nolint:nilerr // an invalid ID is no snapshot
 	}
 	found, err := c.volumes.GetSnapshot(ctx, id, secretOptions(req.GetSecrets()))
 	if errors.Is(err, volume.ErrSnapshotNotFound) {
@@ -164,8 +164,8 @@ func (c *controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest)
 	return &csi.ListSnapshotsResponse{Entries: []*csi.ListSnapshotsResponse_Entry{{Snapshot: snapshotMessage(found)}}}, nil
 }
 
-// contentSource reads what a volume is to be made from; nil for nothing. An ID
-// that is none names something that does not exist.
+// contentSource parses the source of a new volume; nil for none. An ID of another form
+// names a source that does not exist.
 func contentSource(src *csi.VolumeContentSource) (*store.Source, error) {
 	switch {
 	case src == nil:

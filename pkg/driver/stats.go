@@ -13,8 +13,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// NodeGetVolumeStats tells how full the export is: NFS knows no usage of a
-// directory, unless the server keeps a quota for it.
+// NodeGetVolumeStats reports the usage of the export: NFS has none for a directory,
+// unless the server has a quota for it.
 func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	switch {
 	case req.GetVolumeId() == "":
@@ -40,8 +40,8 @@ func volumeUsage(unit csi.VolumeUsage_Unit, a nfsmount.Amount) *csi.VolumeUsage 
 	return &csi.VolumeUsage{Unit: unit, Total: a.Total, Used: a.Used, Available: a.Available}
 }
 
-// published finds the NFS mount at a target in the mount table. It asks nobody
-// about the target itself.
+// published finds the NFS mount at a target in the mount table. It does not access the
+// target itself.
 func (p *publisher) published(ctx context.Context, target string) (nfsmount.Entry, error) {
 	dir, err := canonical(target)
 	if errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(target) {

@@ -1,6 +1,6 @@
-// Package observe serves what an operator looks at: metrics, health and, when
-// asked for, profiles. It has its own mux, and the registry is passed in, so
-// nothing an imported package registers globally is exposed by accident.
+// Package observe serves metrics, health checks and, optionally, profiles. It has its own
+// mux and takes the registry, so nothing that an imported package registers globally is
+// exposed by accident.
 package observe
 
 import (
@@ -24,7 +24,7 @@ const (
 	defaultMetricsPath = "/metrics"
 	pprofPath          = "/debug/pprof/"
 
-	// A probe that has no deadline of its own must not pile up handlers.
+	// Probes without a deadline must not pile up.
 	checkTimeout      = 10 * time.Second
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
@@ -37,15 +37,15 @@ var ErrConfig = errors.New("invalid observe configuration")
 // Check reports why the process is unhealthy, or nil.
 type Check = func(context.Context) error
 
-// Config says what is served and where.
+// Config of a Server.
 type Config struct {
-	// Addr is the TCP address to listen on, as net.Listen takes it.
+	// Addr is the TCP address to listen on, as for net.Listen.
 	Addr string
 	// MetricsPath is where Gatherer is served; "/metrics" when empty.
 	MetricsPath string
 	// Gatherer supplies the metrics. Required.
 	Gatherer prometheus.Gatherer
-	// Checks maps a URL path such as "/healthz" to what it asks.
+	// Checks maps a URL path such as "/healthz" to its check.
 	Checks map[string]Check
 	// Pprof serves net/http/pprof under /debug/pprof/.
 	Pprof bool
@@ -57,8 +57,8 @@ type Server struct {
 	http     *http.Server
 }
 
-// Listen validates cfg and binds its address, so that a bad address or a port
-// in use is an error at start and not a line in the log.
+// Listen validates cfg and binds its address, so that a bad address or a port in use is
+// an error at the start.
 func Listen(cfg Config) (*Server, error) {
 	if cfg.MetricsPath == "" {
 		cfg.MetricsPath = defaultMetricsPath
@@ -80,11 +80,11 @@ func Listen(cfg Config) (*Server, error) {
 	}, nil
 }
 
-// Addr is the address bound, with the port chosen when port 0 was asked for.
+// Addr is the bound address, with the actual port instead of port 0.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Run serves until ctx ends, then lets requests under way finish for a short
-// time. It returns nil after a clean stop and closes the listener in any case.
+// Run serves until ctx ends, then gives requests a short time to finish. It returns nil
+// after a clean stop and closes the listener in any case.
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
@@ -97,7 +97,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	err := s.http.Shutdown(grace)
 	if err != nil {
-		// A long profile or a stuck scrape must not hold the process up.
+		// A long profile or a stuck scrape must not delay the end of the process.
 		err = errors.Join(err, s.http.Close())
 	}
 	if end := <-served; !errors.Is(end, http.ErrServerClosed) {

@@ -18,11 +18,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// probe is called every few seconds and tells nothing when it succeeds.
+// probe is called every few seconds, and its success is not worth a log line.
 const probe = "Probe"
 
-// observe measures every call and logs it when it ends, with secrets stripped, and
-// puts a logger that names the call into its context.
+// observe measures and logs every call, with secrets stripped, and puts a logger that
+// identifies the call into its context.
 func observe(log klog.Logger, durations *prometheus.HistogramVec) grpc.UnaryServerInterceptor {
 	var calls atomic.Uint64
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -32,7 +32,7 @@ func observe(log klog.Logger, durations *prometheus.HistogramVec) grpc.UnaryServ
 		if method == probe {
 			level = 6
 		}
-		log.V(level+2).Info("Call", logkeys.Request, protosanitizer.StripSecrets(req))
+		log.V(level+2).Info("Request", logkeys.Request, protosanitizer.StripSecrets(req))
 		began := time.Now()
 		resp, err := handler(klog.NewContext(ctx, log), req)
 		took := time.Since(began)
@@ -42,7 +42,7 @@ func observe(log klog.Logger, durations *prometheus.HistogramVec) grpc.UnaryServ
 			return resp, err
 		}
 		log.V(level).Info("Call done", logkeys.Duration, took)
-		log.V(level+2).Info("Answer", logkeys.Response, protosanitizer.StripSecrets(resp))
+		log.V(level+2).Info("Response", logkeys.Response, protosanitizer.StripSecrets(resp))
 		return resp, nil
 	}
 }
@@ -51,13 +51,12 @@ func newDurations() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "nfsplugin_rpc_duration_seconds",
 		Help: "Time from a CSI call to its answer, by method and gRPC code.",
-		// From a stat on a warm share to kubelet's patience of two minutes.
+		// From a stat on a mounted share to kubelet's timeout of two minutes.
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
 	}, []string{"method", "code"})
 }
 
-// recoverPanics turns a panic into INTERNAL: one bad call must not end the
-// mounts and calls of all others.
+// recoverPanics turns a panic into INTERNAL: one bad call must not end all others.
 func recoverPanics(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,13 +14,12 @@ import (
 	"time"
 )
 
-// socketMode lets the group connect, which in a pod with fsGroup is how a
-// sidecar that is not root reaches the driver.
+// socketMode lets the group connect: in a pod with fsGroup, non-root sidecars reach the
+// driver that way.
 const socketMode = 0o660
 
-// Listen listens on a unix socket, given as a path or a unix: URL. A socket that
-// a dead process left is removed; one that is served, and anything that is not
-// a socket, is left alone and is an error.
+// Listen listens on a unix socket, given as a path or a unix: URL. It removes the socket
+// of a dead process. A socket that is served, or another kind of file, is an error.
 func Listen(ctx context.Context, endpoint string) (net.Listener, error) {
 	path, err := socketPath(endpoint)
 	if err != nil {

@@ -10,13 +10,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Prober asks a CSI driver whether it is well, through its socket as any other
-// caller would.
+// Prober checks a CSI driver's health through its socket, like any other caller.
 type Prober struct {
 	conn *grpc.ClientConn
 }
 
-// NewProber takes an endpoint as Listen does. It connects when first used.
+// NewProber takes an endpoint like Listen. It connects on first use.
 func NewProber(endpoint string) (*Prober, error) {
 	path, err := socketPath(endpoint)
 	if err != nil {
@@ -29,7 +28,7 @@ func NewProber(endpoint string) (*Prober, error) {
 	return &Prober{conn: conn}, nil
 }
 
-// Check returns why the driver is not well, or nil.
+// Check returns why the driver is not ready, or nil.
 func (p *Prober) Check(ctx context.Context) error {
 	resp, err := csi.NewIdentityClient(p.conn).Probe(ctx, &csi.ProbeRequest{})
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// ErrNotRegistered is that kubelet has refused the driver.
+// ErrNotRegistered: kubelet refused the driver.
 var ErrNotRegistered = errors.New("kubelet did not register the driver")
 
-// registrationDrain is short: kubelet's calls do nothing but ask and tell.
+// registrationDrain is short: kubelet's calls do no work.
 const registrationDrain = time.Second
 
 // RegistrationConfig of a Registration.
@@ -26,13 +26,13 @@ type RegistrationConfig struct {
 	// Dir is kubelet's plugins_registry as this process sees it.
 	Dir        string
 	DriverName string
-	// SocketPath of the CSI as kubelet, on the host, sees it.
+	// SocketPath of the CSI on the host, for kubelet.
 	SocketPath string
 }
 
-// Registration tells kubelet of the driver, in the place of a
-// node-driver-registrar: kubelet watches a directory for sockets and asks each
-// what it is (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
+// Registration registers the driver with kubelet, in place of a node-driver-registrar:
+// kubelet watches a directory for sockets and asks each what it is
+// (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
 type Registration struct {
 	cfg    RegistrationConfig
 	ln     net.Listener
@@ -55,8 +55,8 @@ func NewRegistration(ctx context.Context, cfg RegistrationConfig) (*Registration
 	return r, nil
 }
 
-// Run serves until ctx ends. It returns ErrNotRegistered when kubelet refuses,
-// for the process to end and be started again: kubelet does not ask twice.
+// Run serves until ctx ends. It returns ErrNotRegistered when kubelet refuses: the
+// process must restart, since kubelet does not ask twice.
 func (r *Registration) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -85,7 +85,7 @@ func (s *registrationServer) GetInfo(context.Context, *registerapi.InfoRequest) 
 		Type:     registerapi.CSIPlugin,
 		Name:     s.cfg.DriverName,
 		Endpoint: s.cfg.SocketPath,
-		// Versions of CSI that kubelet knows to tell apart, not that of the spec.
+		// The version of the plugin API, not of the CSI spec.
 		SupportedVersions: []string{"1.0.0"},
 	}, nil
 }

@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	stripped = "***stripped***" // as protosanitizer has it
-	// minSecret is the length below which a text is a word or a number that is in
-	// many a message and gives nothing away.
+	stripped = "***stripped***" // as in protosanitizer
+	// minSecret is the length below which a value is too common to be a secret.
 	minSecret = 4
 )
 
-// stripErrors takes the request's secrets out of what a call fails with. An error
-// quotes what it is about, mount options among it, and goes into the log and into
-// events that more people may read than the secret.
+// stripErrors removes the request's secrets from the error of a call. Errors quote mount
+// options, among others, and appear in logs and events, which more people may read than
+// the secret.
 func stripErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
 	secrets := secretsOf(req)
@@ -38,7 +37,7 @@ func secretsOf(req any) map[string]string {
 	return nil
 }
 
-// strip replaces every secret in a text, and every part of one that is a list.
+// strip replaces every secret in a text, and every element of one that is a list.
 func strip(text string, secrets map[string]string) string {
 	for _, secret := range secrets {
 		for _, part := range append([]string{secret}, strings.FieldsFunc(secret, listSeparator)...) {

@@ -14,19 +14,18 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// window is how much of a request may be under way: more than any has.
+// window is the flow control window, larger than any message.
 const window = 1 << 20
 
 // Config of a Server.
 type Config struct {
-	// Endpoint as Listen takes it.
+	// Endpoint as for Listen.
 	Endpoint string
 	// Register adds the services.
 	Register func(grpc.ServiceRegistrar)
-	// Metrics is where the server registers its own.
+	// Metrics is the registry for the server's metrics.
 	Metrics prometheus.Registerer
-	// DrainTimeout is how long calls that are under way may take to finish when
-	// the server stops.
+	// DrainTimeout is how long calls may take to finish when the server stops.
 	DrainTimeout time.Duration
 }
 
@@ -37,8 +36,8 @@ type Server struct {
 	grpc *grpc.Server
 }
 
-// New checks the configuration and binds the socket: from now on callers wait
-// instead of failing.
+// New checks the configuration and binds the socket. From then on callers wait instead
+// of failing.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Register == nil || cfg.Metrics == nil || cfg.DrainTimeout <= 0 {
 		return nil, errors.New("rpc: services, metrics and a positive drain timeout are needed")
@@ -52,8 +51,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
 	s := grpc.NewServer(
-		// Windows that adapt themselves to the network cost a ping for every message,
-		// and a socket on this machine has nothing to adapt to.
+		// Dynamic windows cost a ping per message and are useless on a local socket.
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.ChainUnaryInterceptor(observe(klog.FromContext(ctx), durations), stripErrors, recoverPanics),
 	)
@@ -61,8 +59,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, ln: ln, grpc: s}, nil
 }
 
-// Run serves until ctx ends, then lets calls finish for as long as the drain
-// timeout allows, and removes the socket.
+// Run serves until ctx ends, then lets calls finish within the drain timeout, and
+// removes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	return serve(ctx, s.grpc, s.ln, s.cfg.DrainTimeout)
 }
@@ -85,8 +83,8 @@ func serve(ctx context.Context, s *grpc.Server, ln net.Listener, drain time.Dura
 	select {
 	case <-drained:
 	case <-timer.C:
-		klog.FromContext(ctx).Info("Calls did not finish in time and are cut off", logkeys.DrainTimeout, drain)
-		s.Stop() // and not wait on: a call can be stuck in the kernel
+		klog.FromContext(ctx).Info("Cancelling calls that did not finish within the drain timeout", logkeys.DrainTimeout, drain)
+		s.Stop() // do not wait longer: a call can be stuck in the kernel
 	}
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("rpc: serve %s: %w", ln.Addr(), err)

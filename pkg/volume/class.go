@@ -11,7 +11,7 @@ import (
 func checkKnown(values map[string]string, known []string, what string) error {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, key) }) {
-			return fmt.Errorf("%w: unknown %s %q, known are %s", ErrInvalid, what, key, strings.Join(known, ", "))
+			return fmt.Errorf("%w: unknown %s %q, must be one of %s", ErrInvalid, what, key, strings.Join(known, ", "))
 		}
 	}
 	return nil
@@ -29,7 +29,7 @@ func parseSubDir(values map[string]string) (string, error) {
 	return template, nil
 }
 
-// parsePolicy reads onDelete and, where that is not given, archiveOnDelete.
+// parsePolicy reads onDelete or, if that is not given, archiveOnDelete.
 func parsePolicy(values map[string]string) (OnDelete, error) {
 	policy, err := ParseOnDelete(values[strings.ToLower(KeyOnDelete)])
 	archive, given := values[strings.ToLower(KeyArchiveOnDelete)]
@@ -48,7 +48,7 @@ func parsePolicy(values map[string]string) (OnDelete, error) {
 	return OnDeleteDelete, nil
 }
 
-// parseOwnership reads what the directory is to be like.
+// parseOwnership reads the mode and the owner of the directory.
 func (p *Params) parseOwnership(values map[string]string) error {
 	permissions, err := ParseMode(values[strings.ToLower(KeyMountPermissions)])
 	if err != nil {
@@ -72,8 +72,8 @@ func (p *Params) parseOwnership(values map[string]string) error {
 	return nil
 }
 
-// Shape is the part of the parameters that makes two requests for one name the
-// same request or not, with the template as the class has it.
+// Shape is the part of the parameters by which two requests for one name are the same
+// request. It has the template of the class, not its expansion.
 func (p Params) Shape() map[string]string {
 	shape := map[string]string{KeyServer: p.Export.Server, KeyShare: p.Export.Share}
 	add := func(key, value string) {
@@ -97,8 +97,8 @@ func (p Params) Shape() map[string]string {
 	return shape
 }
 
-// Mutable are the parameters that a VolumeAttributesClass may change in the life
-// of a volume; what is empty stays as it is.
+// Mutable are the parameters that a VolumeAttributesClass may change during the life of
+// a volume. Empty ones stay unchanged.
 type Mutable struct {
 	OnDelete OnDelete
 	Mode     Mode

@@ -77,7 +77,7 @@ func TestClassRefuses(t *testing.T) {
 		in   map[string]string
 		says string
 	}{
-		{map[string]string{"onDelete": "keep"}, "known are delete, retain, archive"},
+		{map[string]string{"onDelete": "keep"}, "must be one of delete, retain, archive"},
 		{map[string]string{"archiveOnDelete": "maybe"}, "neither true nor false"},
 		{map[string]string{"subDir": "a", "pathPattern": "a"}, "are the same, give one"},
 		{map[string]string{"subDir": "/"}, "the export itself"},
@@ -96,9 +96,9 @@ func TestClassRefuses(t *testing.T) {
 		{map[string]string{"shared": "true", "subDir": "a", "reuse": "claim"}, "reuse: claim contradict"},
 		{map[string]string{"shared": "true", "subDir": "a", "onDelete": "delete"}, "onDelete: delete contradict"},
 		{map[string]string{"shared": "true", "subDir": "a", "archiveOnDelete": "true"}, "onDelete: archive contradict"},
-		{map[string]string{"reuse": "claim"}, "reuse: claim needs a subDir by the names of the claim"},
-		{map[string]string{"reuse": "claim", "subDir": "${.PVC.name}-${pv.metadata.name}"}, "by the names of the claim"},
-		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", known are server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, adopt, reuse, shared, csi.storage.k8s.io/pvc/name`},
+		{map[string]string{"reuse": "claim"}, "reuse: claim needs a subDir with the names of the claim"},
+		{map[string]string{"reuse": "claim", "subDir": "${.PVC.name}-${pv.metadata.name}"}, "with the names of the claim"},
+		{map[string]string{"mountOptions": "hard"}, `unknown parameter "mountoptions", must be one of server, share, subDir, pathPattern, onDelete, archiveOnDelete, mountPermissions, uid, gid, mode, adopt, reuse, shared, csi.storage.k8s.io/pvc/name`},
 	} {
 		if _, err := ParseParams(class(tt.in)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v: %v, want ErrInvalid saying %q", tt.in, err, tt.says)

@@ -10,8 +10,8 @@ import (
 // maxClusterID is in bytes.
 const maxClusterID = 128
 
-// CheckClusterID reports why s cannot tell one cluster apart from others in the
-// records on an export. An empty one is allowed: the cluster is not known.
+// CheckClusterID reports why s cannot identify a cluster in the records on an export.
+// Empty is allowed: the cluster is unknown.
 func CheckClusterID(s string) error {
 	switch {
 	case len(s) > maxClusterID:
@@ -21,7 +21,7 @@ func CheckClusterID(s string) error {
 	case strings.TrimSpace(s) != s:
 		return fmt.Errorf("%w: cluster ID %q begins or ends with a space", ErrInvalid, s)
 	case strings.Contains(s, "$("):
-		// Kubernetes leaves a variable that it does not know as it is, in every cluster.
+		// Kubernetes does not expand an unknown variable: every cluster would have this ID.
 		return fmt.Errorf("%w: cluster ID %q contains a variable that has no value", ErrInvalid, s)
 	}
 	return nil

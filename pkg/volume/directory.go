@@ -9,7 +9,7 @@ import (
 // reuseClaim is the one value of KeyReuse.
 const reuseClaim = "claim"
 
-// parseDirectory reads which directories the volumes of a class may get.
+// parseDirectory reads which directories the volumes of a class may use.
 func (p *Params) parseDirectory(values map[string]string) error {
 	if text := values[KeyAdopt]; text != "" {
 		adopt, err := parseBool(KeyAdopt, text)
@@ -31,8 +31,8 @@ func (p *Params) parseReuse(text string) error {
 	case text != reuseClaim:
 		return fmt.Errorf("%w: %s %q, known is %s", ErrInvalid, KeyReuse, text, reuseClaim)
 	case p.SubDir == "" || p.namesVolume():
-		return fmt.Errorf("%w: %s: %s needs a %s by the names of the claim, as ${pvc.metadata.namespace}/${pvc.metadata.name}; "+
-			"by that of the volume a claim that is made again has another directory", ErrInvalid, KeyReuse, text, KeySubDir)
+		return fmt.Errorf("%w: %s: %s needs a %s with the names of the claim, such as ${pvc.metadata.namespace}/${pvc.metadata.name}; "+
+			"with the name of the volume, a recreated claim gets another directory", ErrInvalid, KeyReuse, text, KeySubDir)
 	}
 	p.Reuse = true
 	return nil
@@ -47,10 +47,10 @@ func (p *Params) parseShared(text string) (err error) {
 	}
 	switch {
 	case p.SubDir == "" || p.namesVolume():
-		return fmt.Errorf("%w: %s: %q needs a %s that several claims have in common, as data or ${pvc.metadata.namespace}/data",
+		return fmt.Errorf("%w: %s: %q needs a %s that several claims have in common, such as data or ${pvc.metadata.namespace}/data",
 			ErrInvalid, KeyShared, text, KeySubDir)
 	case p.Reuse:
-		return fmt.Errorf("%w: %s: %q and %s: %s contradict each other: a shared directory is no claim's", ErrInvalid, KeyShared, text, KeyReuse, reuseClaim)
+		return fmt.Errorf("%w: %s: %q and %s: %s contradict each other: a shared directory belongs to no claim", ErrInvalid, KeyShared, text, KeyReuse, reuseClaim)
 	case p.OnDelete != "" && p.OnDelete != OnDeleteRetain:
 		return fmt.Errorf("%w: %s: %q and %s: %s contradict each other: a shared directory is never deleted; leave %s out",
 			ErrInvalid, KeyShared, text, KeyOnDelete, p.OnDelete, KeyOnDelete)
@@ -58,7 +58,7 @@ func (p *Params) parseShared(text string) (err error) {
 	return nil
 }
 
-// namesVolume tells whether each volume of the class has another directory.
+// namesVolume tells whether each volume of the class has a directory of its own.
 func (p *Params) namesVolume() bool { return strings.Contains(p.SubDir, "${pv.") }
 
 func parseBool(key, text string) (bool, error) {

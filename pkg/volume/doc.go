@@ -1,4 +1,4 @@
-// Package volume holds the words the driver's side shares: exports, volume IDs,
-// parameters, the one place where names and paths are checked, and the errors
-// that callers decide on. It does no I/O and imports nothing of the project.
+// Package volume holds the types that the driver's packages share: exports, volume IDs,
+// parameters, the only checks of names and paths, and the sentinel errors. It does no
+// I/O and imports no other package of the project.
 package volume

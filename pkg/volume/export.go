@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Export is one tree that a server offers for mounting. Server is a host name
+// Export is a directory that a server exports. Server is a host name
 // or an IP address without brackets; Share is absolute and clean.
 type Export struct {
 	Server string
 	Share  string
 }
 
-// ParseExport checks and normalizes a server and a share as people write them:
-// IPv6 with or without brackets, the share with or without outer slashes.
+// ParseExport checks and normalizes a server and a share: IPv6 with or without
+// brackets, the share with or without leading and trailing slashes.
 func ParseExport(server, share string) (Export, error) {
 	srv, err := parseServer(server)
 	if err != nil {
@@ -28,8 +28,8 @@ func ParseExport(server, share string) (Export, error) {
 	return Export{Server: srv, Share: shr}, nil
 }
 
-// Source is what mount(2) calls the source: "server:/share/subDir", an IPv6
-// address in brackets. An empty subDir names the export itself.
+// Source is the source for mount(2), "server:/share/subDir" with an IPv6 address in
+// brackets. An empty subDir names the export itself.
 func (e Export) Source(subDir string) string {
 	host := e.Server
 	if strings.Contains(host, ":") {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// GroupID is everything the ID of a group snapshot says.
+// GroupID is the parsed ID of a group snapshot.
 type GroupID struct {
 	Export Export
 	// Name is the group's directory.
@@ -17,8 +17,8 @@ const (
 	groupMark    = "group"
 )
 
-// groupForm writes the ID of a group, or of one of its members. Its last part
-// keeps it apart from the IDs of volumes and snapshots.
+// groupForm writes the ID of a group, or of one of its members. The last part
+// distinguishes it from the IDs of volumes and snapshots.
 func groupForm(export Export, group, member, source string) string {
 	return strings.Join([]string{
 		export.Server, strings.Trim(export.Share, "/"), group, member, source, groupMark,
@@ -29,14 +29,14 @@ func isGroupForm(parts []string) bool {
 	return len(parts) == groupIDParts && parts[groupIDParts-1] == groupMark
 }
 
-// String writes the ID as server#share#groupName###group, that of a member
-// without the member.
+// String writes the ID as server#share#groupName###group, which is the ID of a member
+// with the member's parts empty.
 func (id GroupID) String() string { return groupForm(id.Export, id.Name, "", "") }
 
 // ParseGroupID reads the ID of a group snapshot.
 //
 // Errors: ErrForeignID when the text does not have the form; ErrInvalid when it
-// has it but a part of it is not safe to use, or when it is that of a member.
+// has it but a part of it is unsafe, or when it is the ID of a member.
 func ParseGroupID(s string) (GroupID, error) {
 	parts := strings.Split(s, idSeparator)
 	if !isGroupForm(parts) {
@@ -55,7 +55,7 @@ func parseGroupParts(parts []string) (GroupID, error) {
 		return GroupID{}, err
 	}
 	if parts[3] != "" || parts[4] != "" {
-		return GroupID{}, fmt.Errorf("%w: it is that of a member", ErrInvalid)
+		return GroupID{}, fmt.Errorf("%w: it is the ID of a member", ErrInvalid)
 	}
 	if err := CheckComponent(parts[2]); err != nil {
 		return GroupID{}, fmt.Errorf("name: %w", err)
@@ -66,12 +66,12 @@ func parseGroupParts(parts []string) (GroupID, error) {
 // GroupParams are the parameters of a VolumeGroupSnapshotClass.
 type GroupParams struct {
 	SnapshotParams
-	// AllowWrites makes a group of volumes that are written to meanwhile, which then
-	// does not show them at one time.
+	// AllowWrites allows a group snapshot of volumes that are written to meanwhile. It
+	// does not show them at one point in time.
 	AllowWrites bool
 }
 
-// keyWrites says whether a group may be made of volumes that are being written to:
+// keyWrites is whether to make a group snapshot of volumes that are being written to:
 // allow or refuse.
 const keyWrites = "writes"
 
@@ -87,7 +87,7 @@ func ParseGroupParams(in map[string]string) (GroupParams, error) {
 	case "allow":
 		p.AllowWrites = true
 	default:
-		return GroupParams{}, fmt.Errorf("%w: %s %q, known are allow and refuse", ErrInvalid, keyWrites, values[keyWrites])
+		return GroupParams{}, fmt.Errorf("%w: %s %q, must be one of allow and refuse", ErrInvalid, keyWrites, values[keyWrites])
 	}
 	delete(values, keyWrites)
 	if p.SnapshotParams, err = parseSnapshotParams(values); err != nil {

@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// OnDelete says what becomes of a volume's directory when the volume goes.
+// OnDelete is what happens to a volume's directory when the volume is deleted.
 type OnDelete string
 
-// The policies, by the words that csi-driver-nfs uses for them.
+// The policies, named as in csi-driver-nfs.
 const (
 	OnDeleteDelete  OnDelete = "delete"
 	OnDeleteRetain  OnDelete = "retain"
 	OnDeleteArchive OnDelete = "archive"
 )
 
-// ParseOnDelete reads a policy in any case. Empty stays empty: not said.
+// ParseOnDelete reads a policy, ignoring case. Empty stays empty: unset.
 func ParseOnDelete(s string) (OnDelete, error) {
 	switch p := OnDelete(strings.ToLower(s)); p {
 	case "", OnDeleteDelete, OnDeleteRetain, OnDeleteArchive:
 		return p, nil
 	}
-	return "", fmt.Errorf("%w: onDelete %q, known are delete, retain, archive", ErrInvalid, s)
+	return "", fmt.Errorf("%w: onDelete %q, must be one of delete, retain, archive", ErrInvalid, s)
 }
 
-// ID is everything a volume ID says.
+// ID is a parsed volume ID.
 type ID struct {
 	Export Export
 	// SubDir is the volume's directory below the export, never empty.
@@ -38,9 +38,9 @@ type ID struct {
 const idSeparator = "#"
 
 // String writes the ID as csi-driver-nfs does, server#share#subDir#name#onDelete
-// with slashes trimmed and the name only where it is not the subDir, so that
-// either driver can serve it. onDelete is always written: a later change of a
-// default must not decide about a volume made before it.
+// with slashes trimmed and the name only if it differs from subDir, so that either
+// driver can serve it. onDelete is always written: a later change of the default must
+// not apply to existing volumes.
 func (id ID) String() string {
 	name := id.Name
 	if name == id.SubDir {
@@ -59,7 +59,7 @@ func (id ID) String() string {
 // three to five parts joined by '#', and server/share/subDir.
 //
 // Errors: ErrForeignID when the text has none of these forms; ErrInvalid when
-// it has the form but a part of it is not safe to use.
+// it has the form but a part of it is unsafe.
 func ParseID(s string) (ID, error) {
 	parts := strings.Split(s, idSeparator)
 	if len(parts) == 1 {
@@ -69,7 +69,7 @@ func ParseID(s string) (ID, error) {
 		return ID{}, fmt.Errorf("volume ID %q: %w", s, ErrForeignID)
 	}
 	if len(parts) > 5 {
-		return ID{}, fmt.Errorf("volume ID %q: %w: %d parts, at most 5 are known", s, ErrInvalid, len(parts))
+		return ID{}, fmt.Errorf("volume ID %q: %w: %d parts, at most 5 are possible", s, ErrInvalid, len(parts))
 	}
 	id, err := parseIDParts(append(parts, "", "")[:5])
 	if err != nil {
@@ -78,8 +78,8 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// splitSlashID takes server/share/subDir apart: the first segment is the
-// server, the last the subDir.
+// splitSlashID splits server/share/subDir: the first segment is the server, the last
+// the subDir.
 func splitSlashID(s string) []string {
 	server, rest, ok := strings.Cut(s, "/")
 	last := strings.LastIndex(rest, "/")
@@ -94,7 +94,7 @@ func parseIDParts(parts []string) (ID, error) {
 	if strings.HasPrefix(share, "/") {
 		return ID{}, fmt.Errorf("%w: share %q is absolute", ErrInvalid, share)
 	}
-	// The root of a server, trimmed by the writer, is the one empty part allowed.
+	// An empty share is the root of a server, whose slash is trimmed in IDs.
 	export, err := ParseExport(parts[0], "/"+share)
 	if err != nil {
 		return ID{}, err

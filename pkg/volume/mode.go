@@ -7,13 +7,12 @@ import (
 )
 
 // Mode is the permission bits of a directory with setuid, setgid and sticky, as
-// chmod(2) takes them; 0 is not said. Its text is octal.
+// chmod(2) takes them; 0 is unset. Its text form is octal.
 type Mode uint32
 
 const maxMode = 0o7777
 
-// ParseMode reads an octal number. Empty and 0 are not said, as csi-driver-nfs
-// has it.
+// ParseMode reads an octal number. Empty and 0 are unset, as in csi-driver-nfs.
 func ParseMode(s string) (Mode, error) {
 	if s == "" {
 		return 0, nil
@@ -36,11 +35,10 @@ func (m *Mode) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Plain tells whether mkdir(2) alone gives a directory this mode: it ignores
-// setuid and setgid.
+// Plain tells whether mkdir(2) alone can set this mode: it ignores setuid and setgid.
 func (m Mode) Plain() bool { return m&^0o777 == 0 }
 
-// FileMode is the mode as package os has it.
+// FileMode converts the mode for package os.
 func (m Mode) FileMode() fs.FileMode {
 	out := fs.FileMode(m & 0o777)
 	for bit, flag := range map[Mode]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
@@ -51,12 +49,12 @@ func (m Mode) FileMode() fs.FileMode {
 	return out
 }
 
-// ParseUserID reads the number of a user or a group.
+// ParseUserID reads a numeric user or group ID.
 func ParseUserID(s string) (*uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
-	// The highest number is chown(2)'s word for "leave it".
+	// The highest number is "leave unchanged" for chown(2).
 	if err != nil || n == 1<<32-1 {
-		return nil, fmt.Errorf("%w: %q is not the number of a user or a group", ErrInvalid, s)
+		return nil, fmt.Errorf("%w: %q is not a numeric user or group ID", ErrInvalid, s)
 	}
 	id := uint32(n)
 	return &id, nil

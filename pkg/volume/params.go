@@ -10,7 +10,7 @@ const (
 	KeyServer           = "server"
 	KeyShare            = "share"
 	KeySubDir           = "subDir"
-	KeyPathPattern      = "pathPattern" // nfs-subdir-external-provisioner's word for subDir
+	KeyPathPattern      = "pathPattern" // subDir in nfs-subdir-external-provisioner
 	KeyOnDelete         = "onDelete"
 	KeyArchiveOnDelete  = "archiveOnDelete"
 	KeyMountPermissions = "mountPermissions"
@@ -22,40 +22,40 @@ const (
 	KeyShared           = "shared"
 	KeyMountOptions     = "mountOptions"
 
-	// What the provisioner adds when it runs with --extra-create-metadata.
+	// Added by the provisioner with --extra-create-metadata.
 	KeyPVCName      = "csi.storage.k8s.io/pvc/name"
 	KeyPVCNamespace = "csi.storage.k8s.io/pvc/namespace"
 	KeyPVName       = "csi.storage.k8s.io/pv/name"
 
-	// What kubelet adds where the CSIDriver has podInfoOnMount.
+	// Added by kubelet if the CSIDriver has podInfoOnMount.
 	KeyEphemeral = "csi.storage.k8s.io/ephemeral"
 )
 
 // Params are the parameters of a StorageClass.
 type Params struct {
 	Export Export
-	// SubDir is a template, see ExpandSubDir; empty for a directory by the
-	// volume's name.
+	// SubDir is a template, see ExpandSubDir; empty for a directory with the volume's
+	// name.
 	SubDir string
-	// OnDelete and Mode are empty where the class leaves them to the driver.
+	// OnDelete and Mode are empty if the class leaves them to the driver.
 	OnDelete OnDelete
-	// Mode of a new directory, whether the class calls it mode or
-	// mountPermissions; UID and GID own it, nil for whoever makes it.
+	// Mode of a new directory, from mode or mountPermissions. UID and GID are its owner,
+	// nil for the identity that creates it.
 	Mode     Mode
 	UID, GID *uint32
-	// NoAdopt refuses a directory that is there already and belongs to no volume.
+	// NoAdopt refuses an existing directory that belongs to no volume.
 	NoAdopt bool
-	// Reuse gives a claim that is made again the directory of its volume before.
+	// Reuse gives a recreated claim the directory of its previous volume.
 	Reuse bool
 	// Shared gives all claims one directory, which none of them owns.
 	Shared bool
-	// Metadata holds what the provisioner told about the claim, by key. It does
-	// not shape the volume but through SubDir.
+	// Metadata of the claim from the provisioner, by key. It affects the volume only
+	// through SubDir.
 	Metadata map[string]string
 }
 
-// ParseParams reads StorageClass parameters. Unknown keys are refused: a
-// misspelt one must not become a volume that is not what was asked for.
+// ParseParams reads StorageClass parameters. Unknown keys are refused: a typo must not
+// silently give a different volume.
 func ParseParams(in map[string]string) (Params, error) {
 	known := []string{
 		KeyServer, KeyShare, KeySubDir, KeyPathPattern, KeyOnDelete, KeyArchiveOnDelete,
@@ -92,19 +92,19 @@ func ParseParams(in map[string]string) (Params, error) {
 	return p, nil
 }
 
-// Attributes are what a PV tells a node in volumeAttributes.
+// Attributes are the volumeAttributes of a PV.
 type Attributes struct {
 	Export Export
 	// SubDir is empty when a static PV names a whole export.
 	SubDir string
-	// MountOptions is a comma-separated list, as csi-driver-nfs has it.
+	// MountOptions is a comma-separated list, as in csi-driver-nfs.
 	MountOptions string
-	// Mode is what csi-driver-nfs gives the directory at each publish, from
-	// mountPermissions; 0 where it leaves it.
+	// Mode comes from mountPermissions, which csi-driver-nfs applies to the directory at
+	// each publish; 0 to leave it.
 	Mode Mode
 }
 
-// Context is what CreateVolume hands to the node.
+// Context is the volume_context for the node.
 func (a Attributes) Context() map[string]string {
 	return map[string]string{KeyServer: a.Export.Server, KeyShare: a.Export.Share, KeySubDir: a.SubDir}
 }
@@ -141,8 +141,8 @@ func ParseAttributes(in map[string]string) (Attributes, error) {
 	return a, nil
 }
 
-// IsEphemeral tells whether volumeAttributes were written by the author of a pod,
-// and not by an administrator.
+// IsEphemeral tells whether volumeAttributes come from the author of a pod instead of
+// an administrator.
 func IsEphemeral(in map[string]string) bool {
 	for k, v := range in {
 		if strings.EqualFold(k, KeyEphemeral) && strings.EqualFold(v, "true") {
@@ -152,7 +152,7 @@ func IsEphemeral(in map[string]string) bool {
 	return false
 }
 
-// foldKeys lowers the keys and refuses a map in which that loses one.
+// foldKeys lowercases the keys. Keys that differ only in case are refused.
 func foldKeys(in map[string]string) (map[string]string, error) {
 	out := make(map[string]string, len(in))
 	for k, v := range in {

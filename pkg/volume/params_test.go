@@ -33,7 +33,7 @@ func TestParseParamsRefuses(t *testing.T) {
 	}{
 		{nil, "server is empty"},
 		{map[string]string{"server": "s"}, "share is empty"},
-		{map[string]string{"server": "s", "share": "/e", "sharee": "/f"}, `"sharee", known are server, share`},
+		{map[string]string{"server": "s", "share": "/e", "sharee": "/f"}, `"sharee", must be one of server, share`},
 		{map[string]string{"server": "s", "share": "/e", "Share": "/f"}, "more than once"},
 		{map[string]string{"server": "s", "share": "/e/../f"}, ".."},
 		{map[string]string{"server": "s,t", "share": "/e"}, "neither a host name"},

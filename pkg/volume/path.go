@@ -13,8 +13,8 @@ import (
 const (
 	// MetaDir is the driver's own directory at the root of an export.
 	MetaDir = ".nfs-csi"
-	// RecordFile is the name of a volume's record below MetaDir. As a component
-	// of a volume's path it would make a record and a directory collide.
+	// RecordFile is the name of a volume's record below MetaDir. As a component of a
+	// volume's path it would collide with a record.
 	RecordFile = ".record.json"
 
 	maxComponent = 255  // NAME_MAX
@@ -23,7 +23,7 @@ const (
 )
 
 // CheckComponent reports why s cannot be one component of a path on a share.
-// '#' separates the parts of a volume ID and '\' is a separator to some servers.
+// '#' separates the parts of a volume ID, and some servers use '\' as a separator.
 func CheckComponent(s string) error {
 	switch {
 	case s == "":
@@ -44,8 +44,8 @@ func CheckComponent(s string) error {
 	return nil
 }
 
-// CheckSubDir reports why s cannot be a volume's directory relative to its
-// export. The empty path, which would be the export itself, is refused.
+// CheckSubDir reports why s cannot be a volume's directory relative to its export. The
+// empty path, which is the export itself, is refused.
 func CheckSubDir(s string) error {
 	if len(s) > maxPath {
 		return fmt.Errorf("%w: volume directory of %d bytes, at most %d are possible", ErrInvalid, len(s), maxPath)
@@ -70,10 +70,9 @@ func CheckBelow(s string) error {
 	return nil
 }
 
-// DirName makes the directory name of a volume from its CSI name, which may be
-// any Unicode string of up to 128 bytes. A name that is a safe path component
-// is used as it is; any other is replaced by its hash, and the record keeps
-// the name itself, so that no two names ever share a directory.
+// DirName is the directory name of a volume with a CSI name, which may be any Unicode
+// string of up to 128 bytes: the name itself if it is a safe path component, else its
+// hash. The record keeps the name, so that no two names ever share a directory.
 func DirName(name string) (string, error) {
 	switch {
 	case name == "":
@@ -81,8 +80,8 @@ func DirName(name string) (string, error) {
 	case len(name) > maxName:
 		return "", fmt.Errorf("%w: volume name of %d bytes, at most %d are allowed", ErrInvalid, len(name), maxName)
 	}
-	// A leading dot would hide the directory, and ".nfs" is what NFS clients
-	// call removed files that are still open.
+	// A leading dot would hide the directory, and NFS clients rename removed files that
+	// are still open to ".nfs...".
 	if name[0] != '.' && CheckComponent(name) == nil {
 		return name, nil
 	}

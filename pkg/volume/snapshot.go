@@ -5,23 +5,22 @@ import (
 	"strings"
 )
 
-// SnapshotID is everything a snapshot ID says.
+// SnapshotID is a parsed snapshot ID.
 type SnapshotID struct {
 	Export Export
 	// Name is the snapshot's directory.
 	Name string
-	// Source is the name of the volume it was taken of, or its subDir.
+	// Source is the name or the subDir of the source volume.
 	Source string
-	// Group is the directory of the group snapshot that it is a member of; empty
-	// for none.
+	// Group is the directory of the group snapshot that contains it; empty for none.
 	Group string
 }
 
 const snapshotIDParts = 5
 
 // String writes the ID as csi-driver-nfs does:
-// server#share#snapName#snapName#srcName with slashes trimmed. That of a member
-// of a group snapshot is server#share#groupName#member#srcName#group.
+// server#share#snapName#snapName#srcName with slashes trimmed. The ID of a member of a
+// group snapshot is server#share#groupName#member#srcName#group.
 func (id SnapshotID) String() string {
 	if id.Group != "" {
 		return groupForm(id.Export, id.Group, id.Name, id.Source)
@@ -31,8 +30,7 @@ func (id SnapshotID) String() string {
 	}, idSeparator)
 }
 
-// GroupID is the ID of the group snapshot that this one is a member of; nil for
-// none.
+// GroupID is the ID of the group snapshot that contains this one; nil for none.
 func (id SnapshotID) GroupID() *GroupID {
 	if id.Group == "" {
 		return nil
@@ -43,7 +41,7 @@ func (id SnapshotID) GroupID() *GroupID {
 // ParseSnapshotID reads an ID of this driver or of csi-driver-nfs.
 //
 // Errors: ErrForeignID when the text does not have the form; ErrInvalid when it
-// has it but a part of it is not safe to use.
+// has it but a part of it is unsafe.
 func ParseSnapshotID(s string) (SnapshotID, error) {
 	parts := strings.Split(s, idSeparator)
 	group := isGroupForm(parts)
@@ -90,7 +88,7 @@ func parseExportParts(parts []string) (Export, error) {
 
 // SnapshotParams are the parameters of a VolumeSnapshotClass.
 type SnapshotParams struct {
-	// Export to keep the snapshot on; nil for that of the volume.
+	// Export of the snapshot; nil for that of the volume.
 	Export       *Export
 	MountOptions string
 }
@@ -111,7 +109,7 @@ func parseSnapshotParams(values map[string]string) (SnapshotParams, error) {
 		case key == KeyServer, key == KeyShare, key == strings.ToLower(KeyMountOptions):
 		case strings.HasPrefix(key, "csi.storage.k8s.io/"):
 		default:
-			return SnapshotParams{}, fmt.Errorf("%w: unknown parameter %q, known are %s, %s, %s", ErrInvalid, key, KeyServer, KeyShare, KeyMountOptions)
+			return SnapshotParams{}, fmt.Errorf("%w: unknown parameter %q, must be one of %s, %s, %s", ErrInvalid, key, KeyServer, KeyShare, KeyMountOptions)
 		}
 	}
 	p := SnapshotParams{MountOptions: values[strings.ToLower(KeyMountOptions)]}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// templateKeys are the tokens of a subDir, those of both predecessors, and the
-// metadata that each stands for.
+// templateKeys maps the tokens of a subDir, with those of both predecessors, to
+// metadata.
 func templateKeys() map[string]string {
 	return map[string]string{
 		"pvc.metadata.name":      KeyPVCName,
@@ -19,10 +19,9 @@ func templateKeys() map[string]string {
 
 const knownTokens = "${pvc.metadata.name}, ${pvc.metadata.namespace}, ${pv.metadata.name}, ${.PVC.name}, ${.PVC.namespace}"
 
-// ExpandSubDir makes the directory of a volume from the subDir of its class. A
-// value fills in a part of one path component: only the class itself writes a
-// slash. What has no value is an error, never an empty string, which could turn
-// the directory into its parent.
+// ExpandSubDir expands the subDir of a class to the directory of a volume. A value is
+// part of one path component: only the class itself can add a slash. A token without
+// a value is an error, since an empty string could turn the directory into its parent.
 func ExpandSubDir(template string, metadata map[string]string) (string, error) {
 	var out strings.Builder
 	rest := strings.Trim(template, "/")
@@ -50,9 +49,9 @@ func ExpandSubDir(template string, metadata map[string]string) (string, error) {
 	return subDir, nil
 }
 
-// fillIn is what csi-driver-nfs makes of a subDir at each publish: a token whose value
-// the attributes have gets it. Any other is text, as it may be the name of a directory
-// that is there.
+// fillIn expands a subDir as csi-driver-nfs does at each publish: tokens with a value in
+// the attributes are replaced. Any other is literal text, since a directory may have
+// that name.
 func fillIn(subDir string, attributes map[string]string) (string, error) {
 	var pairs []string
 	for token, key := range templateKeys() {
@@ -70,16 +69,16 @@ func fillIn(subDir string, attributes map[string]string) (string, error) {
 
 func tokenValue(token string, metadata map[string]string) (string, error) {
 	if strings.HasPrefix(token, ".PVC.labels.") || strings.HasPrefix(token, ".PVC.annotations.") {
-		return "", fmt.Errorf("%w: ${%s}: a CSI driver is not told labels and annotations of claims; "+
-			"write the value itself into the class, or use one of %s", ErrInvalid, token, knownTokens)
+		return "", fmt.Errorf("%w: ${%s}: a CSI driver does not get labels and annotations of claims; "+
+			"write the value into the class, or use one of %s", ErrInvalid, token, knownTokens)
 	}
 	key, known := templateKeys()[token]
 	if !known {
-		return "", fmt.Errorf("%w: unknown ${%s}, known are %s", ErrInvalid, token, knownTokens)
+		return "", fmt.Errorf("%w: unknown ${%s}, must be one of %s", ErrInvalid, token, knownTokens)
 	}
 	value := metadata[key]
 	if value == "" {
-		return "", fmt.Errorf("%w: ${%s} has no value; csi-provisioner gives it when it runs with --extra-create-metadata", ErrInvalid, token)
+		return "", fmt.Errorf("%w: ${%s} has no value; run csi-provisioner with --extra-create-metadata", ErrInvalid, token)
 	}
 	if err := CheckComponent(value); err != nil {
 		return "", fmt.Errorf("value of ${%s}: %w", token, err)
