@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -33,7 +32,7 @@ func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
 		}
 	}
 	l.reclaim.abandoned = -time.Minute // what was changed just now is old
-	l.reclaim.kick(l.export, nil)
+	l.reclaim.kick(session.Target{Key: session.Key{Export: l.export}})
 	l.reclaim.wg.Wait()
 	left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/tmp"))
 	if err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "kept") {
@@ -45,8 +44,8 @@ func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
 // later ends what would be abandoned an hour from now.
 func (l *lab) later(t *testing.T) {
 	t.Helper()
-	err := l.onCatalog(t, func(h *share.Handle, cat *catalog.Catalog) error {
-		left, err := endAbandoned(t.Context(), h.Root(), cat, -abandonedAfter)
+	err := l.onCatalog(t, func(x *session.Session) error {
+		left, err := endAbandoned(t.Context(), x, -abandonedAfter)
 		if len(left) > 0 {
 			t.Errorf("left are %q", left)
 		}
@@ -57,11 +56,8 @@ func (l *lab) later(t *testing.T) {
 	}
 }
 
-func (l *lab) onCatalog(t *testing.T, do func(*share.Handle, *catalog.Catalog) error) error {
-	t.Helper()
-	return l.onMount(t.Context(), l.anyShare(l.export, nil), func(_ context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) error { return do(h, cat) })
-	})
+func (l *lab) onCatalog(t *testing.T, do func(*session.Session) error) error {
+	return l.exports.Do(t.Context(), l.anyShare(l.export, "", nil), func(_ context.Context, x *session.Session) error { return do(x) })
 }
 
 // A copy whose maker was away for longer than anybody waits does not get its

@@ -47,7 +47,7 @@ func (c *creation) mayAdopt(ctx context.Context) error {
 				"rename it on the server if this volume is to have it, or choose another name", volume.ErrNotAdopted, subDir, archivePrefix)
 		}
 	}
-	found, err := lookForOthers(ctx, c.root, subDir)
+	found, err := lookForOthers(ctx, c.Root, subDir)
 	if err != nil || found == "" {
 		return err
 	}
@@ -61,12 +61,12 @@ func isArchive(name string) bool { return strings.HasPrefix(name, archivePrefix)
 // volume was made, and was before the volume's own could be. One that is empty may
 // have been made by another controller for this record, and is nobody's archive.
 func (c *creation) cameBetween(ctx context.Context, rec catalog.Record, id volume.ID) error {
-	empty, err := isEmpty(c.root, rec.SubDir)
+	empty, err := isEmpty(c.Root, rec.SubDir)
 	if err != nil || empty {
 		return err
 	}
 	if err := c.mayAdopt(ctx); err != nil {
-		return errors.Join(err, forget(c.cat, rec, id))
+		return errors.Join(err, forget(c.Cat, rec, id))
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func isEmpty(export *os.Root, subDir string) (empty bool, err error) {
 // inDirectory runs do with a descriptor of a directory that this process may look
 // into.
 func inDirectory(export *os.Root, subDir string, do func(fd int) error) error {
-	dir, err := openDirectory(export, subDir)
+	dir, err := fsat.OpenDirectory(export, subDir)
 	if err == nil {
 		defer dir.Close()
 		err = fsat.WithFD(dir, do)

@@ -10,8 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -47,8 +46,8 @@ func TestListingBegunAnew(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		calls := 0
-		got, err := onExport(ctx, l.Store, key{l.export, volume.MetaDir}, nil,
-			func(context.Context, *share.Handle, *catalog.Catalog) (int, error) {
+		got, err := session.View(ctx, l.exports, l.anyShare(l.export, volume.MetaDir, nil),
+			func(context.Context, *session.Session) (int, error) {
 				if calls++; calls == 1 {
 					return 1, unix.ESTALE
 				}

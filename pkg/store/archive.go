@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"os"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -24,12 +24,12 @@ const (
 )
 
 // archivedKind is that of directories which are on their way to their archive.
-func archivedKind(k key) string { return kindOf(catalog.KeptKind, k) }
+func archivedKind(k session.Key) string { return kindOf(catalog.KeptKind, k) }
 
 // archive takes the directory away, as a delete does, and puts it beside where it
 // was under a name that nobody has.
 func (d *deletion) archive(ctx context.Context) (mine bool, err error) {
-	taken, err := d.takeMine(ctx, archivedKind(d.k))
+	taken, err := d.takeMine(ctx, archivedKind(d.Key))
 	if err != nil || !taken.mine {
 		return false, err
 	}
@@ -38,7 +38,7 @@ func (d *deletion) archive(ctx context.Context) (mine bool, err error) {
 
 // finishArchive archives what was taken, also by a call that was killed.
 func (d *deletion) finishArchive(ctx context.Context) error {
-	names, err := d.cat.Temporary(archivedKind(d.k))
+	names, err := d.Cat.Temporary(archivedKind(d.Key))
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (d *deletion) finishArchive(ctx context.Context) error {
 		}
 	}
 	if len(names) == 0 {
-		return dropReservations(d.root, d.cat, d.id)
+		return dropReservations(d.Session, d.id)
 	}
 	return nil
 }
@@ -57,15 +57,15 @@ func (d *deletion) finishArchive(ctx context.Context) error {
 // rename: rename(2) would put an empty directory there out of the way, and that
 // could be a volume just made.
 func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
-	temp, _, err := d.cat.Temp("")
+	temp, _, err := d.Cat.Temp("")
 	if err != nil {
 		return err
 	}
 	for subDir := range archiveNames(d.id) {
-		if err := d.step(ctx, "reserve archive"); err != nil {
+		if err := d.Step(ctx, "reserve archive"); err != nil {
 			return err
 		}
-		reserved, err := reserve(d.cat, subDir, d.id)
+		reserved, err := reserve(d.Cat, subDir, d.id)
 		if err != nil {
 			return err
 		}
@@ -74,10 +74,10 @@ func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
 		}
 		free, err := d.archiveAs(ctx, fsat.Place{At: temp, Name: taken}, subDir)
 		if err == nil {
-			err = d.step(ctx, "release archive")
+			err = d.Step(ctx, "release archive")
 		}
 		if err == nil {
-			err = d.cat.Remove(reserved)
+			err = d.Cat.Remove(reserved)
 		}
 		if err != nil || free {
 			return err
@@ -89,7 +89,7 @@ func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
 // archiveAs renames the directory, unless there is one of that name: then both
 // are kept.
 func (d *deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string) (free bool, err error) {
-	to, err := fsat.MakePlace(d.root, subDir)
+	to, err := fsat.MakePlace(d.Root, subDir)
 	if err != nil {
 		return false, err
 	}
@@ -97,7 +97,7 @@ func (d *deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string
 	if _, err := to.Parent.Lstat(to.Name); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	if err := d.step(ctx, "rename to archive"); err != nil {
+	if err := d.Step(ctx, "rename to archive"); err != nil {
 		return false, err
 	}
 	err = from.Rename(to)
@@ -154,7 +154,7 @@ func reserve(cat *catalog.Catalog, subDir string, id volume.ID) (catalog.Record,
 	}
 	have, err := cat.Read(subDir)
 	if err != nil || !archives(have, id) {
-		return catalog.Record{}, ignoreNone(err)
+		return catalog.Record{}, fsat.IgnoreNotExist(err)
 	}
 	return have, nil
 }
@@ -167,14 +167,14 @@ func archives(rec catalog.Record, id volume.ID) bool {
 
 // dropReservations releases what a call that was killed after its rename had
 // reserved. There is at most one, and all names before it are taken.
-func dropReservations(root *os.Root, cat *catalog.Catalog, id volume.ID) error {
+func dropReservations(x *session.Session, id volume.ID) error {
 	for subDir := range archiveNames(id) {
-		rec, err := cat.Read(subDir)
+		rec, err := x.Cat.Read(subDir)
 		if err == nil && archives(rec, id) {
-			return cat.Remove(rec)
+			return x.Cat.Remove(rec)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			if _, err = fsat.LstatBelow(root, subDir); errors.Is(err, fs.ErrNotExist) {
+			if _, err = fsat.LstatBelow(x.Root, subDir); errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
 		}

@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -28,12 +29,12 @@ func archiveEndings() []string { return []string{".tar.gz", ".tar"} }
 
 // openArchive opens the archive of a snapshot without following a symlink;
 // volume.ErrSnapshotNotFound if there is none. What is in a volume is none.
-func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*tarball, error) {
-	if err := mayBeArchive(cat, id); err != nil {
+func openArchive(x *session.Session, id volume.SnapshotID) (*tarball, error) {
+	if err := mayBeArchive(x, id); err != nil {
 		return nil, err
 	}
 	where := path.Join(id.Name, id.Source)
-	dir, err := openDirectory(export, path.Dir(where))
+	dir, err := fsat.OpenDirectory(x.Root, path.Dir(where))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, volume.ErrOwned) {
 		return nil, fmt.Errorf("%w: %s: %w", volume.ErrSnapshotNotFound, id, err)
 	}
@@ -66,14 +67,14 @@ func openArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*
 
 // mayBeArchive returns volume.ErrSnapshotNotFound when the place of the archive is
 // in a volume, or the snapshot one that csi-driver-nfs never made.
-func mayBeArchive(cat *catalog.Catalog, id volume.SnapshotID) error {
+func mayBeArchive(x *session.Session, id volume.SnapshotID) error {
 	if id.Group != "" {
 		return fmt.Errorf("%w: %s", volume.ErrSnapshotNotFound, id)
 	}
-	if _, err := recordsOf(cat).Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := x.Records().Read(id.Name); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%w: %s is that of a volume", volume.ErrSnapshotNotFound, id.Name), err)
 	}
-	if err := recordsOf(cat).CheckNotNested(id.Name); err != nil {
+	if err := x.Records().CheckNotNested(id.Name); err != nil {
 		return fmt.Errorf("%w: %w", volume.ErrSnapshotNotFound, err)
 	}
 	return nil
@@ -101,8 +102,8 @@ func (p *pausing) Read(b []byte) (int, error) {
 
 // findArchive describes a snapshot of csi-driver-nfs, of which only the archive
 // tells. What the volume's ID was is not known for sure.
-func findArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (Snapshot, error) {
-	a, err := openArchive(export, cat, id)
+func findArchive(x *session.Session, id volume.SnapshotID) (Snapshot, error) {
+	a, err := openArchive(x, id)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -117,9 +118,9 @@ func findArchive(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (S
 
 // deleteArchive moves the directory of a snapshot of csi-driver-nfs to the
 // trash: one that has the archive and belongs to no volume.
-func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.SnapshotID) error {
-	d := &deletion{Store: s, root: root, cat: cat, k: key{id.Export, id.Name}, id: volume.ID{Export: id.Export, SubDir: id.Name}}
-	a, err := openArchive(root, cat, id)
+func (s *Store) deleteArchive(ctx context.Context, x *session.Session, id volume.SnapshotID) error {
+	d := &deletion{Store: s, Session: x.On(session.Key{Export: id.Export, SubDir: id.Name}), id: volume.ID{Export: id.Export, SubDir: id.Name}}
+	a, err := openArchive(x, id)
 	if errors.Is(err, volume.ErrSnapshotNotFound) {
 		return d.finishTaken()
 	}
@@ -127,7 +128,7 @@ func (s *Store) deleteArchive(ctx context.Context, root *os.Root, cat *catalog.C
 		return err
 	}
 	a.close()
-	taken, err := d.takeMine(ctx, takenKind(d.k))
+	taken, err := d.takeMine(ctx, takenKind(d.Key))
 	if err != nil || !taken.mine || taken.name == "" {
 		return err
 	}

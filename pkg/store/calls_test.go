@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -33,7 +34,7 @@ func TestDeadServerHoldsUpABoundedNumberOfCalls(t *testing.T) {
 			return nil
 		}
 		var calls sync.WaitGroup
-		for i := range 2 * callsAtATime {
+		for i := range 2 * session.CallsAtATime {
 			calls.Go(func() {
 				if _, err := l.Create(t.Context(), l.request(fmt.Sprint("pvc-", i+1))); !errors.Is(err, volume.ErrUnreachable) {
 					t.Errorf("got %v, want ErrUnreachable", err)
@@ -41,8 +42,8 @@ func TestDeadServerHoldsUpABoundedNumberOfCalls(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := held.Load(); n != callsAtATime {
-			t.Errorf("%d calls are held up, want %d", n, callsAtATime)
+		if n := held.Load(); n != session.CallsAtATime {
+			t.Errorf("%d calls are held up, want %d", n, session.CallsAtATime)
 		}
 		up := l.fake.Hang(l.export.Server)
 		calls.Wait()
@@ -52,16 +53,16 @@ func TestDeadServerHoldsUpABoundedNumberOfCalls(t *testing.T) {
 		if _, err := l.Create(t.Context(), req); err != nil {
 			t.Errorf("on another server: %v", err)
 		}
-		if n := held.Load(); n > callsAtATime {
+		if n := held.Load(); n > session.CallsAtATime {
 			t.Errorf("%d calls are held up after all", n)
 		}
 		up()
 		close(back)
-		l.jobs.Wait()
-		if n := most.Load(); n != callsAtATime {
+		l.exports.Wait()
+		if n := most.Load(); n != session.CallsAtATime {
 			t.Errorf("%d at a time", n)
 		}
-		if n := l.calls.Len(); n != 0 {
+		if n := l.exports.Busy(); n != 0 {
 			t.Errorf("%d servers are kept after the last call", n)
 		}
 	})
@@ -106,7 +107,7 @@ func TestCopiesTakeTurns(t *testing.T) {
 		}
 		// Deleting ends also one that waits for its turn.
 		for i := range copiesAtATime + 3 {
-			if k := (key{l.export, fmt.Sprint("pvc-", i)}); l.copies.byKey[k] != nil {
+			if k := (session.Key{Export: l.export, SubDir: fmt.Sprint("pvc-", i)}); l.copies.byKey[k] != nil {
 				go l.copies.byKey[k].cancel(errDeleted)
 			}
 		}

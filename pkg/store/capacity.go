@@ -8,24 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // Capacity returns how many bytes the driver can still write to the export.
 func (s *Store) Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error) {
-	free := make(chan int64, 1)
-	err := s.withVolume(ctx, key{export: export}, s.anyShare(export, s.options(export, mountOptions)), func(_ context.Context, h *share.Handle) error {
-		st, err := statfs(h.Root())
-		if err == nil {
-			free <- int64(st.Bavail) * st.Bsize
-		}
-		return err
+	free, err := session.View(ctx, s.exports, s.anyShare(export, "", mountOptions), func(_ context.Context, x *session.Session) (int64, error) {
+		st, err := statfs(x.Root)
+		return int64(st.Bavail) * st.Bsize, err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("capacity of %s: %w", export, err)
 	}
-	return <-free, nil
+	return free, nil
 }
 
 func statfs(root *os.Root) (st unix.Statfs_t, err error) {

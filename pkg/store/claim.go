@@ -16,7 +16,7 @@ import (
 // claim makes the record, or returns the one that is there if it is of the same
 // request.
 func (c *creation) claim(ctx context.Context) (rec catalog.Record, isNew bool, err error) {
-	have, err := c.cat.Read(c.want.SubDir)
+	have, err := c.Cat.Read(c.want.SubDir)
 	for range fsat.MaxLostRaces {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -26,7 +26,7 @@ func (c *creation) claim(ctx context.Context) (rec catalog.Record, isNew bool, e
 			return c.want, true, nil
 		}
 		if errors.Is(err, fs.ErrExist) { // another controller was faster, or even deletes it again
-			have, err = c.cat.Read(c.want.SubDir)
+			have, err = c.Cat.Read(c.want.SubDir)
 		}
 	}
 	if err != nil {
@@ -42,10 +42,10 @@ func (c *creation) firstClaim(ctx context.Context, draft *catalog.Draft) (rec ca
 	if draft == nil {
 		return c.claim(ctx)
 	}
-	if err := c.step(ctx, "place record"); err != nil {
-		return catalog.Record{}, false, errors.Join(err, c.cat.Drop(draft))
+	if err := c.Step(ctx, "place record"); err != nil {
+		return catalog.Record{}, false, errors.Join(err, c.Cat.Drop(draft))
 	}
-	err = c.cat.Publish(draft)
+	err = c.Cat.Publish(draft)
 	switch {
 	case err == nil:
 		return c.want, true, nil
@@ -59,23 +59,23 @@ func (c *creation) newClaim(ctx context.Context) error {
 	if err := c.freePlace(ctx); err != nil {
 		return err
 	}
-	if err := c.nameIt(ctx, c.cat, c.want); err != nil {
+	if err := nameIt(ctx, c.Session, c.want); err != nil {
 		return err
 	}
-	if err := c.step(ctx, "write record"); err != nil {
+	if err := c.Step(ctx, "write record"); err != nil {
 		return err
 	}
-	err := c.cat.Create(c.want)
+	err := c.Cat.Create(c.want)
 	if err == nil && (c.want.Adopted || !namedAsItsDirectory(c.want)) {
-		if err = c.step(ctx, "look for the directory's next volume"); err == nil {
+		if err = c.Step(ctx, "look for the directory's next volume"); err == nil {
 			err = c.spareReuse()
 		}
 		if err != nil {
-			err = errors.Join(err, c.cat.Remove(c.want))
+			err = errors.Join(err, c.Cat.Remove(c.want))
 		}
 	}
 	if err != nil {
-		return errors.Join(err, unname(c.cat, c.want))
+		return errors.Join(err, unname(c.Cat, c.want))
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (c *creation) freePlace(ctx context.Context) error {
 		return nil // it has none
 	}
 	if !namedAsItsDirectory(c.want) { // before a note is left of a volume that cannot be
-		if err := c.cat.CheckNotNested(c.want.SubDir); err != nil {
+		if err := c.Cat.CheckNotNested(c.want.SubDir); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (c *creation) freePlace(ctx context.Context) error {
 		}
 	}
 	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
-		return c.cat.CheckNotNestedExport(c.want.SubDir)
+		return c.Cat.CheckNotNestedExport(c.want.SubDir)
 	}
 	return nil
 }

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 )
 
 func (l *lab) mustKnow(t *testing.T, s *Store, want ...SnapshotContent) {
@@ -36,7 +35,7 @@ func TestContentsOfSnapshots(t *testing.T) {
 	// A controller that comes up finds what is there, once it uses the export.
 	later := l.start(t)
 	l.mustKnow(t, later)
-	later.reclaim.resume(l.export, nil)
+	later.reclaim.resume(session.Target{Key: session.Key{Export: l.export}})
 	later.reclaim.wg.Wait()
 	l.mustKnow(t, later, alone, first, second)
 
@@ -62,8 +61,8 @@ func TestContentsOfSnapshots(t *testing.T) {
 // refresh reads at most a number of records, and tells whether that were all.
 func (l *lab) refresh(t *testing.T, s *Store, records int) (whole bool) {
 	t.Helper()
-	err := l.onCatalog(t, func(_ *share.Handle, cat *catalog.Catalog) (err error) {
-		whole, err = s.contents.refresh(t.Context(), l.export, cat, func() bool { records--; return records < 0 })
+	err := l.onCatalog(t, func(x *session.Session) (err error) {
+		whole, err = s.contents.refresh(t.Context(), l.export, x.Cat, func() bool { records--; return records < 0 })
 		return err
 	})
 	if err != nil {
@@ -91,8 +90,8 @@ func TestContentsGiveWay(t *testing.T) {
 	later := l.start(t)
 	waiting := true
 	for _, want := range []int{0, 3} {
-		err := l.onCatalog(t, func(h *share.Handle, cat *catalog.Catalog) error {
-			later.upkeep(t.Context(), l.export, h.Root(), cat, func() bool { return waiting })
+		err := l.onCatalog(t, func(x *session.Session) error {
+			later.upkeep(t.Context(), x, func() bool { return waiting })
 			return nil
 		})
 		if got := later.SnapshotContents(); err != nil || len(got) != want {

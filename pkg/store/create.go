@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -53,17 +52,12 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	if err != nil {
 		return Created{}, err
 	}
-	var made Created
-	err = s.withVolume(ctx, key{export, id.SubDir}, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
-		return withCatalog(h, func(cat *catalog.Catalog) (err error) {
-			c := &creation{Store: s, root: h.Root(), cat: cat, req: req, want: want}
-			if want.Shared == catalog.SharedVolume {
-				made, err = c.createShared(ctx, id)
-			} else {
-				made, err = c.create(ctx)
-			}
-			return err
-		})
+	made, err := session.Do(ctx, s.exports, thisShare(export, id.SubDir, req.MountOptions), func(ctx context.Context, x *session.Session) (Created, error) {
+		c := &creation{Store: s, Session: x, req: req, want: want}
+		if want.Shared == catalog.SharedVolume {
+			return c.createShared(ctx, id)
+		}
+		return c.create(ctx)
 	})
 	if err != nil {
 		return Created{}, fmt.Errorf("create volume %s on %s: %w", req.Name, export, err)
@@ -125,8 +119,7 @@ func (s *Store) mode(req CreateRequest) volume.Mode {
 // there is none of the same request.
 type creation struct {
 	*Store
-	root *os.Root
-	cat  *catalog.Catalog
+	*session.Session
 	req  CreateRequest
 	want catalog.Record
 }
@@ -162,12 +155,12 @@ func (c *creation) create(ctx context.Context) (Created, error) {
 // complete makes the directory of a record, or what is left to do of one that is half
 // made.
 func (c *creation) complete(ctx context.Context, rec catalog.Record, id volume.ID, isNew, half bool) error {
-	made, err := c.completeDirectory(ctx, c.root, rec, half)
+	made, err := completeDirectory(ctx, c.Session, rec, half)
 	if err != nil {
 		incomplete := half || errors.Is(err, volume.ErrRefused)
 		if (isNew || incomplete && rec.Shared == "") && ctx.Err() == nil {
 			// The caller may give up for good: leave no claim without a directory.
-			err = errors.Join(err, unclaim(c.root, c.cat, rec, id))
+			err = errors.Join(err, unclaim(c.Session, rec, id))
 		}
 		return err
 	}
@@ -186,29 +179,29 @@ func (c *creation) lookAndDraft(ctx context.Context) (there bool, info fs.FileIn
 	var draftErr error
 	drafted := make(chan struct{})
 	if namedAsItsDirectory(c.want) && !c.req.Params.Reuse {
-		if err := c.step(ctx, "write record"); err != nil {
+		if err := c.Step(ctx, "write record"); err != nil {
 			return false, nil, nil, err
 		}
 		go func() {
 			defer close(drafted)
-			draftErr = unpanicked(ctx, func() (err error) {
-				draft, err = c.cat.Draft(c.want)
+			draftErr = session.Recover(ctx, func() (err error) {
+				draft, err = c.Cat.Draft(c.want)
 				return err
 			})
 		}()
 	} else {
 		close(drafted)
 	}
-	there, info, err = directoryThere(c.root, c.want.SubDir)
+	there, info, err = fsat.Directory(c.Root, c.want.SubDir)
 	<-drafted
 	if err == nil && !there {
 		return false, nil, draft, draftErr
 	}
 	if draft != nil {
-		err = errors.Join(err, c.cat.Drop(draft))
+		err = errors.Join(err, c.Cat.Drop(draft))
 	}
 	if err == nil { // mkdir(2) asks the server, what was looked at so far does not
-		there, info, err = directoryNow(c.root, c.want.SubDir)
+		there, info, err = fsat.DirectoryNow(c.Root, c.want.SubDir)
 	}
 	return there, info, nil, err
 }
@@ -228,12 +221,12 @@ func (c *creation) keep(ctx context.Context, rec catalog.Record, id volume.ID) e
 // controller was deleting: it takes the directory first and the record last, which
 // was gone just now.
 func (c *creation) stillThere(rec catalog.Record, id volume.ID) error {
-	still, _, err := directoryNow(c.root, rec.SubDir)
+	still, _, err := fsat.DirectoryNow(c.Root, rec.SubDir)
 	if err == nil && still {
 		return nil
 	}
 	err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
-	return errors.Join(err, unclaim(c.root, c.cat, rec, id))
+	return errors.Join(err, unclaim(c.Session, rec, id))
 }
 
 // confirm looks, now that there is the record, whether it may stay.
@@ -251,29 +244,16 @@ func (c *creation) confirm(ctx context.Context, rec catalog.Record, id volume.ID
 			return err
 		}
 	}
-	if err := c.onlyOne(ctx, c.root, c.cat, rec); err != nil {
-		return errors.Join(err, giveWay(ctx, c.root, c.cat, rec, id, isNew, err))
+	if err := onlyOne(ctx, c.Session, rec); err != nil {
+		return errors.Join(err, giveWay(ctx, c.Session, rec, id, isNew, err))
 	}
 	return nil
 }
 
 // unclaim takes back what was made for a volume whose directory cannot be made.
-func unclaim(root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
-	if there, _, err := directoryThere(root, rec.SubDir); there || err != nil {
+func unclaim(x *session.Session, rec catalog.Record, id volume.ID) error {
+	if there, _, err := fsat.Directory(x.Root, rec.SubDir); there || err != nil {
 		return err // another controller has made it
 	}
-	return errors.Join(fsat.Prune(root, rec.SubDir), forget(cat, rec, id))
-}
-
-func directoryThere(root *os.Root, subDir string) (bool, fs.FileInfo, error) {
-	info, err := fsat.LstatBelow(root, subDir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil, nil
-	case err != nil:
-		return false, nil, err
-	case !info.IsDir():
-		return false, nil, fmt.Errorf("%w: %s is there and is not a directory", volume.ErrOwned, subDir)
-	}
-	return true, info, nil
+	return errors.Join(fsat.Prune(x.Root, rec.SubDir), forget(x.Cat, rec, id))
 }

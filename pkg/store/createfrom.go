@@ -11,7 +11,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -22,22 +22,18 @@ import (
 // volume.ErrSnapshotNotFound of the source.
 func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.Record) (Created, error) {
 	export := req.Params.Export
-	k := key{export, want.SubDir}
+	t := thisShare(export, want.SubDir, req.MountOptions)
 	want.Pending = true
 	id, err := volume.ParseID(want.ID)
 	if err != nil {
 		return Created{}, err
 	}
-	job := jobRequest{key: k, want: want, from: []volume.Export{req.Source.export()}, source: req.Source.volume(), owner: id.Name}
-	made, err := runJob(ctx, s, job, func(ctx context.Context, t task) (made Created, err error) {
-		err = s.alone(ctx, k, s.thisShare(export, req.MountOptions), func(ctx context.Context, h *share.Handle) error {
-			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
-				made, err = s.createCopy(ctx, h, cat, k, want, req, t)
-				return err
-			})
+	job := jobRequest{key: t.Key, want: want, from: []volume.Export{req.Source.export()}, source: req.Source.volume(), owner: id.Name}
+	made, err := runJob(ctx, s, job, func(ctx context.Context, task task) (Created, error) {
+		defer s.reclaim.kick(t)
+		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Created, error) {
+			return s.createCopy(ctx, x, want, req, task)
 		})
-		s.reclaim.kick(export, req.MountOptions)
-		return made, err
 	})
 	if err == nil && !req.Size.contains(made.Capacity) {
 		err = fmt.Errorf("%w: it has %d bytes, asked for are %s", volume.ErrIncompatible, made.Capacity, req.Size)
@@ -49,46 +45,46 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	return made, nil
 }
 
-func (s *Store) createCopy(ctx context.Context, h *share.Handle, cat *catalog.Catalog, k key, want catalog.Record, req CreateRequest, t task) (Created, error) {
-	have, found, err := findWhole(h.Root(), cat, want, req.Size)
+func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog.Record, req CreateRequest, t task) (Created, error) {
+	have, found, err := findWhole(x, want, req.Size)
 	if err != nil {
 		return Created{}, err
 	}
 	if found {
-		if err := s.whole(ctx, cat, have); err != nil {
+		if err := whole(ctx, x, have); err != nil {
 			return Created{}, err
 		}
 		// A killed call may have left the operation behind that it had just finished.
-		return createdOf(have, endOperations(cat, k, ""))
+		return createdOf(have, endOperations(x, ""))
 	}
-	if src := req.Source.key(); src.export == k.export && strings.HasPrefix(k.subDir, src.subDir+"/") {
-		return Created{}, fmt.Errorf("%w: %s lies in its source", volume.ErrOwned, k.subDir)
+	if src := req.Source.key(); src.Export == x.Key.Export && strings.HasPrefix(x.Key.SubDir, src.SubDir+"/") {
+		return Created{}, fmt.Errorf("%w: %s lies in its source", volume.ErrOwned, x.Key.SubDir)
 	}
-	from, err := s.openSource(ctx, req.Source, h, req.Source.export() == k.export)
+	from, err := s.openSource(ctx, req.Source, x)
 	if err == nil {
 		defer from.close()
 		want.Capacity, err = from.choose(req.Size)
 	}
 	if err != nil {
 		// Nor can anybody else go on with it: take back what a killed call left.
-		return Created{}, errors.Join(err, endOperations(cat, k, ""), s.unclaimCopy(ctx, h.Root(), cat, k, want))
+		return Created{}, errors.Join(err, endOperations(x, ""), unclaimCopy(ctx, x, want))
 	}
-	c := &creation{Store: s, root: h.Root(), cat: cat, req: req, want: want}
+	c := &creation{Store: s, Session: x, req: req, want: want}
 	if want, _, err = c.claim(ctx); err != nil {
 		return Created{}, err
 	}
 	var op *operation
-	if err = s.onlyOne(ctx, h.Root(), cat, want); err == nil {
-		op, err = s.beginOperation(ctx, cat, k, catalog.SnapshotData)
+	if err = onlyOne(ctx, x, want); err == nil {
+		op, err = beginOperation(ctx, x, catalog.SnapshotData)
 	}
 	if err == nil {
-		err = op.unlessTaken(s.makeCopy(ctx, h.Root(), cat, op, from, want, t))
+		err = op.unlessTaken(s.makeCopy(ctx, op, from, want, t))
 	}
 	if err != nil {
 		if op != nil && ctx.Err() == nil {
 			err = errors.Join(err, op.end(ctx))
 		}
-		return Created{}, errors.Join(err, s.unclaimCopy(ctx, h.Root(), cat, k, want))
+		return Created{}, errors.Join(err, unclaimCopy(ctx, x, want))
 	}
 	return createdOf(want, nil)
 }
@@ -107,12 +103,12 @@ func createdOf(rec catalog.Record, err error) (Created, error) {
 
 // findWhole finds the volume if it was made before. A directory that no volume
 // owns is not adopted here: it has other content.
-func findWhole(root *os.Root, cat *catalog.Catalog, want catalog.Record, size SizeRange) (have catalog.Record, found bool, err error) {
-	there, _, err := directoryNow(root, want.SubDir)
+func findWhole(x *session.Session, want catalog.Record, size SizeRange) (have catalog.Record, found bool, err error) {
+	there, _, err := fsat.DirectoryNow(x.Root, want.SubDir)
 	if err != nil {
 		return catalog.Record{}, false, err
 	}
-	have, err = cat.Read(want.SubDir)
+	have, err = x.Cat.Read(want.SubDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && there:
 		return catalog.Record{}, false, fmt.Errorf("%w: the directory %s is there already, with other content", volume.ErrOwned, want.SubDir)
@@ -125,12 +121,12 @@ func findWhole(root *os.Root, cat *catalog.Catalog, want catalog.Record, size Si
 }
 
 // whole notes that the volume's directory has got its place.
-func (s *Store) whole(ctx context.Context, cat *catalog.Catalog, rec catalog.Record) error {
+func whole(ctx context.Context, x *session.Session, rec catalog.Record) error {
 	if !rec.Pending {
 		return nil
 	}
 	rec.Pending = false
-	return s.replace(ctx, cat, rec)
+	return replace(ctx, x, rec)
 }
 
 // pending tells whether the volume is one that is still being copied: one that
@@ -159,47 +155,47 @@ func (c *content) choose(size SizeRange) (int64, error) {
 	return c.capacity, nil
 }
 
-func (s *Store) makeCopy(ctx context.Context, root *os.Root, cat *catalog.Catalog, op *operation, from *content, want catalog.Record, t task) error {
-	there, _, err := directoryNow(root, want.SubDir)
+func (s *Store) makeCopy(ctx context.Context, op *operation, from *content, want catalog.Record, t task) error {
+	there, _, err := fsat.DirectoryNow(op.Root, want.SubDir)
 	if err != nil {
 		return err
 	}
 	if !there {
-		if err := s.step(ctx, "copy"); err != nil {
+		if err := op.Step(ctx, "copy"); err != nil {
 			return err
 		}
 		if err := s.fillVolume(ctx, op, from, want, t); err != nil {
 			return err
 		}
-		if err := s.step(ctx, "put copy in its place"); err != nil {
+		if err := op.Step(ctx, "put copy in its place"); err != nil {
 			return err
 		}
 		// The record may have gone with a delete that did not know of this.
-		if _, err := cat.Read(want.SubDir); errors.Is(err, fs.ErrNotExist) {
+		if _, err := op.Cat.Read(want.SubDir); errors.Is(err, fs.ErrNotExist) {
 			return errUnclaimed
 		} else if err != nil {
 			return err
 		}
-		if err := op.placeVolume(root, want.SubDir); err != nil {
+		if err := op.placeVolume(want.SubDir); err != nil {
 			return err
 		}
 		// Nor may it go without one, should another controller have failed and taken
 		// the record back just now.
-		c := &creation{Store: s, root: root, cat: cat, want: want}
+		c := &creation{Store: s, Session: op.Session, want: want}
 		if want, _, err = c.claim(ctx); err != nil {
 			return err
 		}
 	}
-	if err := s.whole(ctx, cat, want); err != nil {
+	if err := whole(ctx, op.Session, want); err != nil {
 		return err
 	}
-	if err := s.step(ctx, "end copy"); err != nil {
+	if err := op.Step(ctx, "end copy"); err != nil {
 		return err
 	}
 	if err := op.end(ctx); err != nil {
 		return err
 	}
-	return s.step(ctx, "answer")
+	return op.Step(ctx, "answer")
 }
 
 // fillVolume copies the content and gives its directory the owner and mode that
@@ -227,15 +223,15 @@ func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, wa
 // unclaimCopy takes back what was made for a volume whose copy failed, for the
 // caller may give up for good. The record stays while another controller may be
 // making the volume, and when this one is only told to stop.
-func (s *Store) unclaimCopy(ctx context.Context, root *os.Root, cat *catalog.Catalog, k key, want catalog.Record) error {
+func unclaimCopy(ctx context.Context, x *session.Session, want catalog.Record) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // as said
 	}
-	others, err := cat.Temporary(operationKind(k))
+	others, err := x.Cat.Temporary(operationKind(x.Key))
 	if err != nil || len(others) > 0 {
 		return err
 	}
-	have, err := cat.Read(want.SubDir)
+	have, err := x.Cat.Read(want.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -248,5 +244,5 @@ func (s *Store) unclaimCopy(ctx context.Context, root *os.Root, cat *catalog.Cat
 	}
 	// Looks for the directory after that: an operation is there until its directory
 	// is.
-	return unclaim(root, cat, have, id)
+	return unclaim(x, have, id)
 }

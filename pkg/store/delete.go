@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -29,18 +28,19 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err := volume.CheckSubDir(id.SubDir); err != nil { // never the export itself
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
-	k, mountOptions := key{id.Export, id.SubDir}, s.options(id.Export, mountOptions)
-	if err := s.endCopy(ctx, k, id.Name); err != nil {
+	t := s.anyShare(id.Export, id.SubDir, mountOptions)
+	if err := s.endCopy(ctx, t.Key, id.Name); err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
-	d := &deletion{Store: s, k: k, id: id}
-	err := s.withVolume(ctx, k, s.anyShare(id.Export, mountOptions), func(ctx context.Context, h *share.Handle) error {
-		err := withCatalog(h, func(cat *catalog.Catalog) error {
-			d.root, d.cat = h.Root(), cat
-			return d.delete(ctx)
-		})
-		if noRoom(err) {
-			err = d.inPlace(ctx, h, err)
+	d := &deletion{Store: s, id: id}
+	err := s.exports.On(ctx, t, func(ctx context.Context, x *session.Session) error {
+		d.Session = x
+		err := x.Open()
+		if err == nil {
+			err = d.delete(ctx)
+		}
+		if fsat.IsFull(err) {
+			err = d.inPlace(ctx, err)
 		}
 		return err
 	})
@@ -48,16 +48,14 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	s.known.forget(id)
-	s.reclaim.kick(id.Export, mountOptions)
+	s.reclaim.kick(t)
 	return nil
 }
 
 // deletion of a volume's directory, and of its record if it has one.
 type deletion struct {
 	*Store
-	root *os.Root
-	cat  *catalog.Catalog
-	k    key
+	*session.Session
 	id   volume.ID
 	held *catalog.Held // nil for a volume of a predecessor
 	// first is the record as the call first saw it. If it begins anew, as when the
@@ -66,10 +64,10 @@ type deletion struct {
 }
 
 func (d *deletion) delete(ctx context.Context) error {
-	held, err := d.cat.Hold(d.id.SubDir)
+	held, err := d.Cat.Hold(d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.held = nil
-		if err := d.copies.free(d.k); err != nil {
+		if err := d.copies.free(d.Key); err != nil {
 			return err
 		}
 		return d.withoutRecord(ctx)
@@ -81,7 +79,7 @@ func (d *deletion) delete(ctx context.Context) error {
 	if held.Record().Shared == catalog.SharedDirectory {
 		return errors.Join(d.deleteShared(ctx), held.Close())
 	}
-	if err = d.copies.free(d.k); err == nil {
+	if err = d.copies.free(d.Key); err == nil {
 		err = d.withRecord(ctx)
 	}
 	return errors.Join(err, d.held.Close())
@@ -101,7 +99,7 @@ func (d *deletion) withRecord(ctx context.Context) error {
 		return nil
 	}
 	if rec.Source != "" { // the copy that it was to become may have been left behind
-		if err := endOperations(d.cat, d.k, ""); err != nil {
+		if err := endOperations(d.Session, ""); err != nil {
 			return err
 		}
 	}
@@ -127,7 +125,7 @@ func (d *deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 			return err
 		}
 	}
-	if err := d.step(ctx, "remove record"); err != nil {
+	if err := d.Step(ctx, "remove record"); err != nil {
 		return err
 	}
 	return d.removeRecord()
@@ -136,11 +134,11 @@ func (d *deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 // removeRecord removes the record that is held, and before it what leads to it.
 func (d *deletion) removeRecord() error {
 	rec := d.held.Record()
-	if err := forgetName(d.cat, rec, d.id); err != nil {
+	if err := forgetName(d.Cat, rec, d.id); err != nil {
 		return err
 	}
 	if rec.ReusedFrom != "" {
-		if err := d.cat.ForgetReuse(rec); err != nil {
+		if err := d.Cat.ForgetReuse(rec); err != nil {
 			return err
 		}
 	}
@@ -156,17 +154,17 @@ func (d *deletion) dispose(ctx context.Context, policy volume.OnDelete) (mine bo
 	case volume.OnDeleteArchive:
 		return d.archive(ctx)
 	}
-	taken, err := d.takeMine(ctx, takenKind(d.k))
+	taken, err := d.takeMine(ctx, takenKind(d.Key))
 	if err != nil || !taken.mine {
 		return false, err
 	}
 	if err := d.discardTaken(ctx, taken.name); err != nil {
 		return false, err
 	}
-	if err := d.step(ctx, "prune parents"); err != nil {
+	if err := d.Step(ctx, "prune parents"); err != nil {
 		return false, err
 	}
-	return true, fsat.Prune(d.root, d.id.SubDir)
+	return true, fsat.Prune(d.Root, d.id.SubDir)
 }
 
 // mine tells whether the directory still is that of the volume, or of none. A call
@@ -180,10 +178,10 @@ func (d *deletion) mine() (bool, error) {
 	}
 	// Of two volumes of a claim there is first the note of the next one, then no
 	// record, then the next one's.
-	if _, err := d.cat.Reuse(d.id.SubDir); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.Cat.Reuse(d.id.SubDir); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	now, err := d.cat.Hold(d.id.SubDir)
+	now, err := d.Cat.Hold(d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}

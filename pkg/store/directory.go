@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -46,11 +47,11 @@ func halfMade(rec catalog.Record, info fs.FileInfo) bool {
 // completeDirectory makes the directory, or does what is left to do for one that
 // is half made.
 // It tells whether the directory was made now.
-func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalog.Record, half bool) (made bool, err error) {
+func completeDirectory(ctx context.Context, x *session.Session, rec catalog.Record, half bool) (made bool, err error) {
 	if half {
-		return false, s.finishDirectory(ctx, root, rec)
+		return false, finishDirectory(ctx, x, rec)
 	}
-	return s.makeDirectory(ctx, root, rec)
+	return makeDirectory(ctx, x, rec)
 }
 
 // makeDirectory makes the volume's directory, in one step that either leaves it
@@ -58,21 +59,21 @@ func (s *Store) completeDirectory(ctx context.Context, root *os.Root, rec catalo
 // first. It is not made elsewhere and renamed into place: over an empty
 // directory rename(2) succeeds, and that could be this very volume, made by
 // another controller and mounted by a pod already.
-func (s *Store) makeDirectory(ctx context.Context, root *os.Root, rec catalog.Record) (made bool, err error) {
-	if err := s.step(ctx, "make directory"); err != nil {
+func makeDirectory(ctx context.Context, x *session.Session, rec catalog.Record) (made bool, err error) {
+	if err := x.Step(ctx, "make directory"); err != nil {
 		return false, err
 	}
 	first := modeOf(rec)
 	if inSteps(rec) {
 		first = unfinished
 	}
-	if made, err = mkdir(root, rec.SubDir, first); err != nil {
+	if made, err = mkdir(x.Root, rec.SubDir, first); err != nil {
 		return false, err
 	}
-	if err := s.finishDirectory(ctx, root, rec); err != nil {
+	if err := finishDirectory(ctx, x, rec); err != nil {
 		return made, err
 	}
-	return made, s.step(ctx, "answer")
+	return made, x.Step(ctx, "answer")
 }
 
 // mkdir tells whether the directory was not there before.
@@ -86,7 +87,7 @@ func mkdir(root *os.Root, subDir string, mode volume.Mode) (made bool, err error
 		p.Close()
 		switch {
 		case errors.Is(err, fs.ErrExist):
-			_, _, err = directoryThere(root, subDir)
+			_, _, err = fsat.Directory(root, subDir)
 			return false, err
 		case errors.Is(err, fs.ErrNotExist): // its parent was pruned meanwhile
 			continue
@@ -98,11 +99,11 @@ func mkdir(root *os.Root, subDir string, mode volume.Mode) (made bool, err error
 
 // finishDirectory gives a directory that is unfinished its owner and, last, its
 // mode. chown(2) would clear setgid.
-func (s *Store) finishDirectory(ctx context.Context, root *os.Root, rec catalog.Record) error {
+func finishDirectory(ctx context.Context, x *session.Session, rec catalog.Record) error {
 	if !inSteps(rec) {
 		return nil
 	}
-	p, err := fsat.OpenPlace(root, rec.SubDir)
+	p, err := fsat.OpenPlace(x.Root, rec.SubDir)
 	if err != nil {
 		return err
 	}
@@ -111,21 +112,21 @@ func (s *Store) finishDirectory(ctx context.Context, root *os.Root, rec catalog.
 	if err != nil || !halfMade(rec, info) { // another controller was here
 		return err
 	}
-	err = s.settle(ctx, p, rec)
+	err = settle(ctx, x, p, rec)
 	if err != nil && ctx.Err() == nil {
 		err = errors.Join(err, p.Rmdir())
 	}
 	return err
 }
 
-func (s *Store) settle(ctx context.Context, p fsat.Place, rec catalog.Record) error {
-	if err := s.step(ctx, "own directory"); err != nil {
+func settle(ctx context.Context, x *session.Session, p fsat.Place, rec catalog.Record) error {
+	if err := x.Step(ctx, "own directory"); err != nil {
 		return err
 	}
 	if err := own(p, rec); err != nil {
 		return err
 	}
-	if err := s.step(ctx, "set mode of directory"); err != nil {
+	if err := x.Step(ctx, "set mode of directory"); err != nil {
 		return err
 	}
 	return p.Chmod(modeOf(rec))
@@ -158,23 +159,4 @@ func owner(rec catalog.Record) string {
 		return fmt.Sprintf("uid %d", *rec.UID)
 	}
 	return fmt.Sprintf("uid %d, gid %d", *rec.UID, *rec.GID)
-}
-
-// explain adds to a permission that is missing what the export is like, since
-// the remedy is there.
-func explain(root *os.Root, err error) error {
-	if !errors.Is(err, fs.ErrPermission) || errors.Is(err, volume.ErrRefused) {
-		return err
-	}
-	info, statErr := root.Stat(".")
-	if statErr != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return err
-	}
-	return fmt.Errorf("%w: the export's directory belongs to uid %d, gid %d and has mode %s; export it with no_root_squash, "+
-		"or give it to the user that root_squash or all_squash makes of root (anonuid, anongid): %w",
-		volume.ErrRefused, st.Uid, st.Gid, volume.Mode(st.Mode&0o7777), err)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -19,7 +19,7 @@ import (
 // Errors: volume.ErrNotFound, those of share.Cache.
 func (s *Store) Get(ctx context.Context, id volume.ID, mountOptions []string) (Created, error) {
 	found := Created{ID: id}
-	err := s.withRecord(ctx, id, mountOptions, func(_ context.Context, _ *os.Root, _ *catalog.Catalog, rec catalog.Record) error {
+	err := s.withRecord(ctx, id, mountOptions, func(_ context.Context, _ *session.Session, rec catalog.Record) error {
 		found.Capacity = rec.Capacity
 		return nil
 	})
@@ -41,7 +41,7 @@ func (s *Store) Expand(ctx context.Context, id volume.ID, size SizeRange, mountO
 		err = fmt.Errorf("%w: no capacity range", volume.ErrInvalid)
 	}
 	if err == nil {
-		err = s.withRecord(ctx, id, mountOptions, func(ctx context.Context, _ *os.Root, cat *catalog.Catalog, rec catalog.Record) error {
+		err = s.withRecord(ctx, id, mountOptions, func(ctx context.Context, x *session.Session, rec catalog.Record) error {
 			capacity = max(rec.Capacity, required)
 			if size.Limit > 0 && capacity > size.Limit {
 				return fmt.Errorf("%w: it has %d bytes already, the limit is %d", volume.ErrOutOfRange, capacity, size.Limit)
@@ -50,7 +50,7 @@ func (s *Store) Expand(ctx context.Context, id volume.ID, size SizeRange, mountO
 				return nil
 			}
 			rec.Capacity = capacity
-			return s.replace(ctx, cat, rec)
+			return replace(ctx, x, rec)
 		})
 	}
 	if err != nil {
@@ -65,20 +65,20 @@ func (s *Store) Expand(ctx context.Context, id volume.ID, size SizeRange, mountO
 // Errors: volume.ErrNotFound, volume.ErrRefused, volume.ErrOwned, those of
 // share.Cache.
 func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable, mountOptions []string) error {
-	err := s.withRecord(ctx, id, mountOptions, func(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record) error {
+	err := s.withRecord(ctx, id, mountOptions, func(ctx context.Context, x *session.Session, rec catalog.Record) error {
 		if change == (volume.Mutable{}) {
 			return nil
 		}
 		if rec.Shared != "" {
 			return errShapeless()
 		}
-		if err := s.note(ctx, root, cat, id, rec, change); err != nil || change.Mode == 0 {
+		if err := note(ctx, x, id, rec, change); err != nil || change.Mode == 0 {
 			return err
 		}
-		if err := s.step(ctx, "change mode"); err != nil {
+		if err := x.Step(ctx, "change mode"); err != nil {
 			return err
 		}
-		return chmod(root, id.SubDir, change.Mode)
+		return chmod(x.Root, id.SubDir, change.Mode)
 	})
 	if err != nil {
 		return fmt.Errorf("modify volume %s: %w", id, err)
@@ -87,10 +87,10 @@ func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable,
 }
 
 // note writes the change into the volume's record.
-func (s *Store) note(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.ID, rec catalog.Record, change volume.Mutable) error {
+func note(ctx context.Context, x *session.Session, id volume.ID, rec catalog.Record, change volume.Mutable) error {
 	isNew := rec.Name == ""
 	if isNew {
-		if err := recordsOf(cat).CheckNotNested(id.SubDir); err != nil {
+		if err := x.Records().CheckNotNested(id.SubDir); err != nil {
 			return err
 		}
 		rec = catalog.Record{
@@ -105,23 +105,22 @@ func (s *Store) note(ctx context.Context, root *os.Root, cat *catalog.Catalog, i
 		rec.Mode = change.Mode
 	}
 	if !isNew {
-		return s.replace(ctx, cat, rec)
+		return replace(ctx, x, rec)
 	}
-	if err := s.step(ctx, "write record"); err != nil {
+	if err := x.Step(ctx, "write record"); err != nil {
 		return err
 	}
-	cat, err := catalog.Open(root)
-	if err != nil {
+	if err := x.Open(); err != nil {
 		return err
 	}
-	return errors.Join(cat.Create(rec), cat.Close())
+	return x.Cat.Create(rec)
 }
 
-func (s *Store) replace(ctx context.Context, cat *catalog.Catalog, rec catalog.Record) error {
-	if err := s.step(ctx, "replace record"); err != nil {
+func replace(ctx context.Context, x *session.Session, rec catalog.Record) error {
+	if err := x.Step(ctx, "replace record"); err != nil {
 		return err
 	}
-	return cat.Replace(rec)
+	return x.Cat.Replace(rec)
 }
 
 func chmod(root *os.Root, subDir string, mode volume.Mode) error {
@@ -136,27 +135,24 @@ func chmod(root *os.Root, subDir string, mode volume.Mode) error {
 // withRecord runs job alone on a volume that exists, with its record, or with an
 // empty one for a volume of a predecessor. Without a record there may be no catalog.
 func (s *Store) withRecord(ctx context.Context, id volume.ID, mountOptions []string,
-	job func(context.Context, *os.Root, *catalog.Catalog, catalog.Record) error,
+	job func(context.Context, *session.Session, catalog.Record) error,
 ) error {
 	if err := volume.CheckSubDir(id.SubDir); err != nil {
 		return err
 	}
-	k := key{id.Export, id.SubDir}
-	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(id.Export, mountOptions)), func(ctx context.Context, h *share.Handle) error {
-		return withRecords(h, func(cat *catalog.Catalog) error {
-			rec, err := find(h.Root(), cat, id)
-			if err != nil {
-				return err
-			}
-			return job(ctx, h.Root(), cat, rec)
-		})
+	return s.exports.View(ctx, s.anyShare(id.Export, id.SubDir, mountOptions), func(ctx context.Context, x *session.Session) error {
+		rec, err := find(x, id)
+		if err != nil {
+			return err
+		}
+		return job(ctx, x, rec)
 	})
 }
 
-func find(root *os.Root, cat *catalog.Catalog, id volume.ID) (catalog.Record, error) {
-	rec, err := recordsOf(cat).Read(id.SubDir)
+func find(x *session.Session, id volume.ID) (catalog.Record, error) {
+	rec, err := x.Records().Read(id.SubDir)
 	if err == nil && rec.Shared == catalog.SharedDirectory {
-		rec, err = sharedRecord(recordsOf(cat), id)
+		rec, err = sharedRecord(x.Records(), id)
 	}
 	if err == nil {
 		owner, err := volume.ParseID(rec.ID)
@@ -164,14 +160,14 @@ func find(root *os.Root, cat *catalog.Catalog, id volume.ID) (catalog.Record, er
 			err = fmt.Errorf("%w: its directory is that of %s", volume.ErrNotFound, rec.ID)
 		}
 		if err == nil {
-			err = exists(root, rec)
+			err = exists(x.Root, rec)
 		}
 		return rec, err
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return catalog.Record{}, err
 	}
-	there, _, err := directoryThere(root, id.SubDir)
+	there, _, err := fsat.Directory(x.Root, id.SubDir)
 	if err == nil && !there {
 		err = fmt.Errorf("%w: %s", volume.ErrNotFound, id.Export.Source(id.SubDir))
 	}

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -32,7 +31,7 @@ func TestRewritesKeepLaterFields(t *testing.T) {
 			source := l.create(t, "source")
 			rec := l.record(t, "pvc-1")
 			rec.Source, rec.Pending = (&Source{Volume: &source}).String(), true
-			if err := l.onCatalog(t, func(_ *share.Handle, cat *catalog.Catalog) error { return cat.Replace(rec) }); err != nil {
+			if err := l.onCatalog(t, func(x *session.Session) error { return x.Cat.Replace(rec) }); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := l.Create(t.Context(), l.from("pvc-1", Source{Volume: &source})); err != nil {

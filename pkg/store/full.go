@@ -10,42 +10,38 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// noRoom tells whether the disk, or what somebody may use of it, is full.
-func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
-
 // inPlace deletes a volume where it is, as a disk may be so full that there is no
 // room for the trash, or for a name in it. It returns why where it does not come to
 // that.
-func (d *deletion) inPlace(ctx context.Context, h *share.Handle, why error) error {
-	return withRecords(h, func(cat *catalog.Catalog) error {
-		d.root, d.cat = h.Root(), cat
-		at, err := fsat.OpenPlace(d.root, d.id.SubDir)
-		if err != nil {
-			return errors.Join(why, ignoreNone(err))
-		}
-		defer at.Close()
-		dir, err := enterLocked(at)
-		if err != nil {
-			return errors.Join(why, ignoreNone(err))
-		}
-		defer dir.Close()
-		// What is open now is the volume's as long as the record that is seen now is.
-		if mine, err := d.hold(ctx); err != nil || !mine {
-			return errors.Join(why, err)
-		}
-		if d.held != nil {
-			defer d.held.Close() //nolint:errcheck // only read
-		}
-		if err := empty(ctx, dir, d.cfg.ReclaimWorkers); err != nil {
-			return errors.Join(why, err)
-		}
-		return d.endInPlace(ctx, at)
-	})
+func (d *deletion) inPlace(ctx context.Context, why error) error {
+	if err := d.Look(); err != nil {
+		return err
+	}
+	at, err := fsat.OpenPlace(d.Root, d.id.SubDir)
+	if err != nil {
+		return errors.Join(why, fsat.IgnoreNotExist(err))
+	}
+	defer at.Close()
+	dir, err := enterLocked(at)
+	if err != nil {
+		return errors.Join(why, fsat.IgnoreNotExist(err))
+	}
+	defer dir.Close()
+	// What is open now is the volume's as long as the record that is seen now is.
+	if mine, err := d.hold(ctx); err != nil || !mine {
+		return errors.Join(why, err)
+	}
+	if d.held != nil {
+		defer d.held.Close() //nolint:errcheck // only read
+	}
+	if err := empty(ctx, dir, d.cfg.ReclaimWorkers); err != nil {
+		return errors.Join(why, err)
+	}
+	return d.endInPlace(ctx, at)
 }
 
 // enterLocked is enter for a directory that its owner may have locked.
@@ -64,8 +60,8 @@ func enterLocked(at fsat.Place) (*os.Root, error) {
 func (d *deletion) hold(ctx context.Context) (mine bool, err error) {
 	var rec catalog.Record
 	d.held = nil
-	if d.cat != nil {
-		held, err := d.cat.Hold(d.id.SubDir)
+	if d.Cat != nil {
+		held, err := d.Cat.Hold(d.id.SubDir)
 		if err == nil {
 			d.held, rec = held, held.Record()
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -95,14 +91,14 @@ func (d *deletion) holdsNone(ctx context.Context) (mine bool, err error) {
 	if err != nil || policy != volume.OnDeleteDelete {
 		return false, err
 	}
-	if err := d.spareOthers(policy); err != nil || d.cat == nil {
+	if err := d.spareOthers(policy); err != nil || d.Cat == nil {
 		return err == nil, err
 	}
 	return d.mine()
 }
 
 func (d *deletion) endInPlace(ctx context.Context, at fsat.Place) error {
-	if err := d.step(ctx, "remove directory in its place"); err != nil {
+	if err := d.Step(ctx, "remove directory in its place"); err != nil {
 		return err
 	}
 	if d.held != nil {
@@ -110,10 +106,10 @@ func (d *deletion) endInPlace(ctx context.Context, at fsat.Place) error {
 			return err
 		}
 	}
-	if err := ignoreNone(at.Rmdir()); err != nil {
+	if err := fsat.IgnoreNotExist(at.Rmdir()); err != nil {
 		return err
 	}
-	if err := fsat.Prune(d.root, d.id.SubDir); err != nil || d.held == nil {
+	if err := fsat.Prune(d.Root, d.id.SubDir); err != nil || d.held == nil {
 		return err
 	}
 	return d.removeRecord()

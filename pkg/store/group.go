@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -38,8 +38,8 @@ type Group struct {
 	Created time.Time
 }
 
-func groupKey(id volume.GroupID) key {
-	return key{id.Export, path.Join(volume.MetaDir, catalog.GroupPath(id.Name))}
+func groupKey(id volume.GroupID) session.Key {
+	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, catalog.GroupPath(id.Name))}
 }
 
 // CreateGroup makes snapshots of several volumes, all or none, or finds those that
@@ -61,19 +61,16 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 	if req.Export != nil {
 		id.Export = *req.Export
 	}
-	k, options := groupKey(id), s.options(id.Export, req.MountOptions)
+	k := groupKey(id)
+	t := s.anyShare(k.Export, k.SubDir, req.MountOptions)
 	want := catalog.Record{Name: req.Name, SubDir: dir, Source: sourcesOf(req.Sources)}
 	first := Source{Volume: &req.Sources[0].ID}
 	job := jobRequest{key: k, want: want, from: exportsOf(req.Sources), source: first.volume(), owner: dir}
-	made, err := runJob(ctx, s, job, func(ctx context.Context, t task) (made Group, err error) {
-		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
-			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
-				made, err = s.createGroup(ctx, h, cat, id, req, t)
-				return err
-			})
+	made, err := runJob(ctx, s, job, func(ctx context.Context, task task) (Group, error) {
+		defer s.reclaim.kick(t)
+		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Group, error) {
+			return s.createGroup(ctx, x, id, req, task)
 		})
-		s.reclaim.kick(id.Export, options)
-		return made, err
 	})
 	if err != nil {
 		return Group{}, fmt.Errorf("create group snapshot %s: %w", req.Name, err)

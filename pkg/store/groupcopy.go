@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -25,16 +25,16 @@ type groupCopy struct {
 	op    *operation
 }
 
-func (s *Store) createGroup(ctx context.Context, h *share.Handle, cat *catalog.Catalog, id volume.GroupID, req GroupRequest, t task) (Group, error) {
-	if have, err := sameGroup(cat, id, req.Sources); !errors.Is(err, fs.ErrNotExist) {
+func (s *Store) createGroup(ctx context.Context, x *session.Session, id volume.GroupID, req GroupRequest, t task) (Group, error) {
+	if have, err := sameGroup(x.Cat, id, req.Sources); !errors.Is(err, fs.ErrNotExist) {
 		return have, err
 	}
 	g := &groupCopy{store: s, id: id, req: req}
 	defer g.close()
-	if err := g.open(ctx, h); err != nil {
+	if err := g.open(ctx, x); err != nil {
 		return Group{}, err
 	}
-	op, err := s.beginOperation(ctx, cat, groupKey(id))
+	op, err := beginOperation(ctx, x)
 	if err != nil {
 		return Group{}, err
 	}
@@ -45,7 +45,7 @@ func (s *Store) createGroup(ctx context.Context, h *share.Handle, cat *catalog.C
 		}
 		return Group{}, err
 	}
-	return sameGroup(cat, id, req.Sources)
+	return sameGroup(x.Cat, id, req.Sources)
 }
 
 func (g *groupCopy) close() {
@@ -56,9 +56,9 @@ func (g *groupCopy) close() {
 
 // open opens all sources before the first is copied: one that is not there fails
 // at once, and none is deleted meanwhile.
-func (g *groupCopy) open(ctx context.Context, h *share.Handle) error {
+func (g *groupCopy) open(ctx context.Context, x *session.Session) error {
 	for _, source := range g.req.Sources {
-		c, err := g.store.openSource(ctx, &Source{Volume: &source.ID}, h, source.Export == g.id.Export)
+		c, err := g.store.openSource(ctx, &Source{Volume: &source.ID}, x)
 		if err != nil {
 			return err
 		}
@@ -82,10 +82,10 @@ func (g *groupCopy) take(ctx context.Context, t task) error {
 	if err := g.fill(ctx, &rec, t); err != nil {
 		return g.op.unlessTaken(err)
 	}
-	if err := g.op.cat.WriteGroup(g.op.name, rec); err != nil {
+	if err := g.op.Cat.WriteGroup(g.op.name, rec); err != nil {
 		return err
 	}
-	if err := g.store.step(ctx, "put group in its place"); err != nil {
+	if err := g.op.Step(ctx, "put group in its place"); err != nil {
 		return err
 	}
 	err := g.op.place(catalog.GroupPath(g.id.Name))
@@ -95,7 +95,7 @@ func (g *groupCopy) take(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	return g.store.step(ctx, "answer")
+	return g.op.Step(ctx, "answer")
 }
 
 // fill copies one member after the other and notes them in the group's record.
@@ -113,14 +113,14 @@ func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, t task) error 
 }
 
 func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog.Snapshot, t task) error {
-	if err := g.store.step(ctx, "copy member"); err != nil {
+	if err := g.op.Step(ctx, "copy member"); err != nil {
 		return err
 	}
 	data := path.Join(name, catalog.SnapshotData)
 	// Not MkdirAll: an operation that was ended must not come back without the
 	// members it had.
 	for _, dir := range []string{name, data} {
-		if err := g.op.cat.Meta().Mkdir(path.Join(g.op.name, dir), 0o700); err != nil {
+		if err := g.op.Cat.Meta().Mkdir(path.Join(g.op.name, dir), 0o700); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog
 	}
 	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
 	tellCopied(ctx, *rec, t.Progress)
-	return g.op.cat.WriteSnapshot(path.Join(g.op.name, name), *rec)
+	return g.op.Cat.WriteSnapshot(path.Join(g.op.name, name), *rec)
 }
 
 // unchanged returns volume.ErrWritten when a source has changed since the first

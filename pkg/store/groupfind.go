@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -36,7 +36,7 @@ func sameGroup(cat *catalog.Catalog, id volume.GroupID, sources []Handle) (Group
 }
 
 // groupOf reads the members of a group.
-func groupOf(cat *catalog.Catalog, rec catalog.Group) (Group, error) {
+func groupOf(cat session.Records, rec catalog.Group) (Group, error) {
 	id, err := volume.ParseGroupID(rec.ID)
 	if err != nil {
 		return Group{}, fmt.Errorf("record of group snapshot %s: %w", rec.Name, err)
@@ -61,25 +61,22 @@ func groupOf(cat *catalog.Catalog, rec catalog.Group) (Group, error) {
 //
 // Errors: volume.ErrInvalid when other members are, those of share.Cache.
 func (s *Store) GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (Group, error) {
-	var found Group
-	get := s.anyShare(id.Export, s.options(id.Export, mountOptions))
-	err := s.withVolume(ctx, groupKey(id), get, func(_ context.Context, h *share.Handle) error {
-		return withRecords(h, func(cat *catalog.Catalog) error {
-			rec, err := recordsOf(cat).ReadGroup(id.Name)
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				return volume.ErrSnapshotNotFound
-			case err != nil:
-				return err
-			case rec.ID != id.String():
-				return fmt.Errorf("%w: its name is that of %s", volume.ErrSnapshotNotFound, rec.ID)
-			}
-			if err := sameMembers(rec, members); err != nil {
-				return err
-			}
-			found, err = groupOf(cat, rec)
-			return err
-		})
+	k := groupKey(id)
+	t := s.anyShare(k.Export, k.SubDir, mountOptions)
+	found, err := session.View(ctx, s.exports, t, func(_ context.Context, x *session.Session) (Group, error) {
+		rec, err := x.Records().ReadGroup(id.Name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return Group{}, volume.ErrSnapshotNotFound
+		case err != nil:
+			return Group{}, err
+		case rec.ID != id.String():
+			return Group{}, fmt.Errorf("%w: its name is that of %s", volume.ErrSnapshotNotFound, rec.ID)
+		}
+		if err := sameMembers(rec, members); err != nil {
+			return Group{}, err
+		}
+		return groupOf(x.Records(), rec)
 	})
 	if err != nil {
 		return Group{}, fmt.Errorf("group snapshot %s: %w", id, err)
@@ -109,26 +106,25 @@ func sameMembers(rec catalog.Group, members []string) error {
 // Errors: volume.ErrInUse while a volume is being made from a member,
 // volume.ErrInvalid when other members are in it, those of share.Cache.
 func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
-	k, options := groupKey(id), s.options(id.Export, mountOptions)
+	k := groupKey(id)
+	t := s.anyShare(k.Export, k.SubDir, mountOptions)
 	err := s.endCopy(ctx, k, id.Name)
 	if err == nil {
-		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
-			return withCatalog(h, func(cat *catalog.Catalog) error { return s.deleteGroup(ctx, cat, id, members) })
-		})
+		err = s.exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error { return s.deleteGroup(ctx, x, id, members) })
 	}
 	if err != nil {
 		return fmt.Errorf("delete group snapshot %s: %w", id, err)
 	}
 	s.contents.forget(id.Export, func(c SnapshotContent) bool { return c.ID.Group == id.Name })
-	s.reclaim.kick(id.Export, options)
+	s.reclaim.kick(t)
 	return nil
 }
 
-func (s *Store) deleteGroup(ctx context.Context, cat *catalog.Catalog, id volume.GroupID, members []string) error {
-	rec, err := cat.ReadGroup(id.Name)
+func (s *Store) deleteGroup(ctx context.Context, x *session.Session, id volume.GroupID, members []string) error {
+	rec, err := x.Cat.ReadGroup(id.Name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return endOperations(cat, groupKey(id), "")
+		return endOperations(x, "")
 	case err != nil:
 		return err
 	case rec.ID != id.String():
@@ -147,11 +143,11 @@ func (s *Store) deleteGroup(ctx context.Context, cat *catalog.Catalog, id volume
 			return err
 		}
 	}
-	if err := s.step(ctx, "move group to trash"); err != nil {
+	if err := x.Step(ctx, "move group to trash"); err != nil {
 		return err
 	}
-	if err := discard(cat, catalog.GroupPath(id.Name)); err != nil {
+	if err := discard(x.Cat, catalog.GroupPath(id.Name)); err != nil {
 		return err
 	}
-	return s.step(ctx, "answer")
+	return x.Step(ctx, "answer")
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -52,15 +52,15 @@ func (s *Store) Health(ctx context.Context, id volume.ID, mountOptions []string)
 	defer cancel()
 	// Under the export's lock, not the volume's: a server that hangs blocks one
 	// probe of each export, not one for each call.
-	found, err := onExport(probe, s, key{export: id.Export}, mountOptions, func(_ context.Context, h *share.Handle, cat *catalog.Catalog) ([]Condition, error) {
-		_, err := find(h.Root(), cat, id)
+	found, err := session.View(probe, s.exports, s.anyShare(id.Export, "", mountOptions), func(_ context.Context, x *session.Session) ([]Condition, error) {
+		_, err := find(x, id)
 		if broken := (*catalog.BrokenError)(nil); errors.As(err, &broken) {
 			return []Condition{{Degraded, "RecordUnreadable", broken.Error()}}, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		return s.inspect(h.Root(), id)
+		return s.inspect(x.Root, id)
 	})
 	if err == nil {
 		return found, nil
@@ -205,17 +205,17 @@ func (s *Store) check(ctx context.Context, export volume.Export, after string, w
 	probe, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	// Beside List, which may take longer without anything being wrong.
-	k := key{export, volume.MetaDir + "/health"}
-	list, err := onExport(probe, s, k, nil, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]checked, error) {
-		recs, err := walk(ctx, h.Root(), cat, s.checks.take(export, after == ""), after, want)
+	t := s.anyShare(export, volume.MetaDir+"/health", nil)
+	list, err := session.View(probe, s.exports, t, func(ctx context.Context, x *session.Session) ([]checked, error) {
+		recs, err := walk(ctx, x, s.checks.take(export, after == ""), after, want)
 		if err != nil {
 			return nil, err
 		}
-		common, err := s.common(h.Root(), export)
+		common, err := s.common(x.Root, export)
 		if err != nil {
 			return nil, err
 		}
-		return inspectAll(ctx, h.Root(), recs, common)
+		return inspectAll(ctx, x.Root, recs, common)
 	})
 	if err == nil {
 		return list, nil

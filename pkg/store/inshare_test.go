@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -57,9 +57,10 @@ func TestShareWithinAShareIsSparedOnAFullDisk(t *testing.T) {
 	l := newLab(t)
 	l.createOn(t, l.shareWithin(t, "team"), "pvc-1")
 	l.put(t, "team/pvc-1/precious")
-	d := &deletion{Store: l.Store, k: key{l.export, "team"}, id: l.id("team")}
-	err := l.withVolume(t.Context(), d.k, l.anyShare(l.export, nil), func(ctx context.Context, h *share.Handle) error {
-		return d.inPlace(ctx, h, unix.ENOSPC)
+	d := &deletion{Store: l.Store, id: l.id("team")}
+	err := l.exports.On(t.Context(), l.anyShare(l.export, "team", nil), func(ctx context.Context, x *session.Session) error {
+		d.Session = x
+		return d.inPlace(ctx, unix.ENOSPC)
 	})
 	if !errors.Is(err, volume.ErrOwned) || !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want ErrOwned, and that there is no room", err)
@@ -116,12 +117,12 @@ func (l *lab) mustHaveOn(t *testing.T, name string) {
 
 func (l *lab) forgetRecord(t *testing.T, subDir string) {
 	t.Helper()
-	err := l.onCatalog(t, func(_ *share.Handle, cat *catalog.Catalog) error {
-		rec, err := cat.Read(subDir)
+	err := l.onCatalog(t, func(x *session.Session) error {
+		rec, err := x.Cat.Read(subDir)
 		if err != nil {
-			return ignoreNone(err)
+			return fsat.IgnoreNotExist(err)
 		}
-		return cat.Remove(rec)
+		return x.Cat.Remove(rec)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -31,13 +32,13 @@ type jobs struct {
 	wg   sync.WaitGroup
 
 	mu    sync.Mutex
-	byKey map[key]*job
-	used  map[key]int // what copies are being made of
+	byKey map[session.Key]*job
+	used  map[session.Key]int // what copies are being made of
 }
 
 // jobRequest is what a job is to make, and from what.
 type jobRequest struct {
-	key    key
+	key    session.Key
 	want   catalog.Record // of what it makes; the same for identical calls
 	from   []volume.Export
 	source string // the volume whose copies share their slots fairly with others'
@@ -82,7 +83,7 @@ func (t task) part(n, of int) task { return task{t.Part(n, of), t.pause} }
 
 func newJobs(ctx context.Context) *jobs {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	return &jobs{ctx: ctx, stop: stop, byKey: map[key]*job{}, used: map[key]int{}}
+	return &jobs{ctx: ctx, stop: stop, byKey: map[session.Key]*job{}, used: map[session.Key]int{}}
 }
 
 // close cancels all jobs and waits for them.
@@ -102,11 +103,11 @@ func runJob[T any](ctx context.Context, s *Store, req jobRequest, work func(cont
 	var none T
 	k := req.key
 	// Of the sources only who waits asks: what was made before needs none.
-	if err := s.answers(ctx, k); err != nil {
+	if err := s.exports.Answers(ctx, k); err != nil {
 		return none, err
 	}
-	j, err := s.copies.join(&s.jobs, req, func(ctx context.Context, j *job) (any, error) {
-		slot := s.slots.join(serversOf(req.from)+" to "+k.export.Server, req.source, j.progress.Moves)
+	j, err := s.copies.join(s.exports, req, func(ctx context.Context, j *job) (any, error) {
+		slot := s.slots.join(serversOf(req.from)+" to "+k.Export.Server, req.source, j.progress.Moves)
 		j.slot.Store(slot)
 		defer slot.leave()
 		if err := slot.wait(ctx); err != nil {
@@ -138,8 +139,8 @@ func runJob[T any](ctx context.Context, s *Store, req jobRequest, work func(cont
 var errNotYet = errors.New("it has not ended yet")
 
 // await waits for the job until ctx ends, or until one of its servers does not answer.
-func (s *Store) await(ctx context.Context, k key, j *job) error {
-	again := time.NewTicker(askAgain)
+func (s *Store) await(ctx context.Context, k session.Key, j *job) error {
+	again := time.NewTicker(session.AskAgain)
 	defer again.Stop()
 	for {
 		select {
@@ -148,7 +149,7 @@ func (s *Store) await(ctx context.Context, k key, j *job) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", errNotYet, ctx.Err())
 		case <-again.C:
-			if err := s.answers(ctx, k, j.from...); err != nil {
+			if err := s.exports.Answers(ctx, k, j.from...); err != nil {
 				return err
 			}
 		}
@@ -173,7 +174,7 @@ func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-early))
 }
 
-func (j *jobs) join(running *sync.WaitGroup, req jobRequest, work func(context.Context, *job) (any, error)) (*job, error) {
+func (j *jobs) join(running *session.Exports, req jobRequest, work func(context.Context, *job) (any, error)) (*job, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if have := j.byKey[req.key]; have != nil {
@@ -197,7 +198,7 @@ func (j *jobs) join(running *sync.WaitGroup, req jobRequest, work func(context.C
 	running.Go(func() {
 		defer j.wg.Done()
 		defer cancel(nil)
-		made.err = unpanicked(ctx, func() (err error) {
+		made.err = session.Recover(ctx, func() (err error) {
 			made.value, err = work(ctx, made)
 			return err
 		})
@@ -211,7 +212,7 @@ func (j *jobs) join(running *sync.WaitGroup, req jobRequest, work func(context.C
 
 // ended forgets a job whose result somebody has, or the export has, and keeps a
 // failure for a while that nobody has seen.
-func (j *jobs) ended(k key, e *job) {
+func (j *jobs) ended(k session.Key, e *job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	close(e.done)
@@ -227,7 +228,7 @@ func (j *jobs) ended(k key, e *job) {
 }
 
 // leave counts a caller out; one who saw a kept failure takes it along.
-func (j *jobs) leave(k key, e *job) {
+func (j *jobs) leave(k session.Key, e *job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.waiting--
@@ -245,7 +246,7 @@ func (j *job) ended() bool {
 	}
 }
 
-func (j *jobs) forget(k key, e *job) {
+func (j *jobs) forget(k session.Key, e *job) {
 	if j.byKey[k] == e {
 		delete(j.byKey, k)
 	}
@@ -255,7 +256,7 @@ func (j *jobs) forget(k key, e *job) {
 var errDeleted = fmt.Errorf("%w: it was deleted while it was being made", volume.ErrNotFound)
 
 // endCopy ends the job of k for its owner, if there is one, and waits for it.
-func (s *Store) endCopy(ctx context.Context, k key, owner string) error {
+func (s *Store) endCopy(ctx context.Context, k session.Key, owner string) error {
 	running := s.copies.running(k)
 	if running == nil || running.owner != owner {
 		return nil
@@ -270,14 +271,14 @@ func (s *Store) endCopy(ctx context.Context, k key, owner string) error {
 	return nil
 }
 
-func (j *jobs) running(k key) *job {
+func (j *jobs) running(k session.Key) *job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.byKey[k]
 }
 
 // use notes that a copy is being made of k.
-func (j *jobs) use(k key) (release func()) {
+func (j *jobs) use(k session.Key) (release func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.used[k]++
@@ -291,7 +292,7 @@ func (j *jobs) use(k key) (release func()) {
 }
 
 // free returns volume.ErrInUse while a copy is being made of k.
-func (j *jobs) free(k key) error {
+func (j *jobs) free(k session.Key) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.used[k] > 0 {

@@ -8,19 +8,20 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // withoutRecord deletes a volume that was made by a predecessor, or is gone.
 func (d *deletion) withoutRecord(ctx context.Context) error {
-	next, err := d.cat.Reuse(d.id.SubDir)
+	next, err := d.Cat.Reuse(d.id.SubDir)
 	if err == nil {
 		klog.FromContext(ctx).Info("The directory is on its way to the next volume of its claim: nothing deleted", "id", d.id.String(), "next", next.ID)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	there, _, err := directoryThere(d.root, d.id.SubDir) // a file or a symlink is no volume
+	there, _, err := fsat.Directory(d.Root, d.id.SubDir) // a file or a symlink is no volume
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (d *deletion) withoutRecord(ctx context.Context) error {
 	}
 	// A process may have been killed after it removed the record, and before the
 	// directory that it was in.
-	return d.cat.Prune(d.id.SubDir)
+	return d.Cat.Prune(d.id.SubDir)
 }
 
 // legacy ends the volume of a directory that no record says anything of.
@@ -53,7 +54,7 @@ func (d *deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
 // spareOthers refuses a directory without a record that lies around or within a volume
 // that has one: it must not take that with it.
 func (d *deletion) spareOthers(policy volume.OnDelete) error {
-	if err := recordsOf(d.cat).CheckNotNested(d.id.SubDir); err != nil {
+	if err := d.Records().CheckNotNested(d.id.SubDir); err != nil {
 		return err
 	}
 	return d.spareShares(policy)
@@ -65,10 +66,10 @@ func (d *deletion) spareShares(policy volume.OnDelete) error {
 	switch {
 	case policy == volume.OnDeleteRetain:
 		return nil
-	case d.cat == nil:
-		return catalog.CheckNotNestedExport(d.root, d.id.SubDir)
+	case d.Cat == nil:
+		return catalog.CheckNotNestedExport(d.Root, d.id.SubDir)
 	}
-	return d.cat.CheckNotNestedExport(d.id.SubDir)
+	return d.Cat.CheckNotNestedExport(d.id.SubDir)
 }
 
 // finish ends what a process was killed in, which may have been nothing.
@@ -82,10 +83,10 @@ func (d *deletion) finish(ctx context.Context, policy volume.OnDelete) error {
 // lastPolicy is that of a volume which has no record, or has none any more.
 func (d *deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
 	policy := d.policy(catalog.Record{}, d.id)
-	if d.cat == nil || policy == volume.OnDeleteRetain {
+	if d.Cat == nil || policy == volume.OnDeleteRetain {
 		return policy, nil
 	}
-	by, err := d.cat.Retained(d.id.SubDir, d.id.Name)
+	by, err := d.Cat.Retained(d.id.SubDir, d.id.Name)
 	if by != "" {
 		klog.FromContext(ctx).Info("The volume is gone and its directory was retained: nothing deleted", "id", d.id.String(), "retainedBy", by)
 		policy = volume.OnDeleteRetain

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -56,9 +55,9 @@ type listed struct {
 }
 
 func (s *Store) listExport(ctx context.Context, export volume.Export, after string, want int) ([]listed, error) {
-	k := key{export, volume.MetaDir}
-	return onExport(ctx, s, k, nil, func(ctx context.Context, h *share.Handle, cat *catalog.Catalog) ([]listed, error) {
-		recs, err := walk(ctx, h.Root(), cat, s.listings.take(export, after == ""), after, want)
+	t := s.anyShare(export, volume.MetaDir, nil)
+	return session.View(ctx, s.exports, t, func(ctx context.Context, x *session.Session) ([]listed, error) {
+		recs, err := walk(ctx, x, s.listings.take(export, after == ""), after, want)
 		var volumes []listed
 		for _, rec := range recs {
 			if id, err := volume.ParseID(rec.ID); err == nil && id.Export == export {
@@ -68,26 +67,4 @@ func (s *Store) listExport(ctx context.Context, export volume.Export, after stri
 		}
 		return volumes, err
 	})
-}
-
-// onExport runs job on the key's export, one at a time per key, and returns what it
-// found, unless the caller is let go before.
-func onExport[T any](ctx context.Context, s *Store, k key, mountOptions []string,
-	job func(context.Context, *share.Handle, *catalog.Catalog) (T, error),
-) (T, error) {
-	found := make(chan T, 1)
-	err := s.withVolume(ctx, k, s.anyShare(k.export, s.options(k.export, mountOptions)), func(ctx context.Context, h *share.Handle) error {
-		return withRecords(h, func(cat *catalog.Catalog) error {
-			v, err := job(ctx, h, cat)
-			if err == nil { // once: a job that fails may begin anew
-				found <- v
-			}
-			return err
-		})
-	})
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return <-found, nil
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -70,14 +70,14 @@ func (s *Store) snapshotExports(start position, q SnapshotQuery) []volume.Export
 // snapshotsOn lists one export after a place, and one more than fit on a page.
 func (s *Store) snapshotsOn(ctx context.Context, export volume.Export, after string, q SnapshotQuery) ([]Snapshot, error) {
 	// Not a snapshot's lock: only what is whole is there to be seen.
-	k := key{export, volume.MetaDir}
-	return onExport(ctx, s, k, q.MountOptions, func(ctx context.Context, _ *share.Handle, cat *catalog.Catalog) ([]Snapshot, error) {
-		return snapshotsIn(ctx, cat, after, q)
+	t := s.anyShare(export, volume.MetaDir, q.MountOptions)
+	return session.View(ctx, s.exports, t, func(ctx context.Context, x *session.Session) ([]Snapshot, error) {
+		return snapshotsIn(ctx, x.Records(), after, q)
 	})
 }
 
-func snapshotsIn(ctx context.Context, cat *catalog.Catalog, after string, q SnapshotQuery) (page []Snapshot, err error) {
-	for where, err := range recordsOf(cat).SnapshotPaths(after) {
+func snapshotsIn(ctx context.Context, cat session.Records, after string, q SnapshotQuery) (page []Snapshot, err error) {
+	for where, err := range cat.SnapshotPaths(after) {
 		if err := errors.Join(err, ctx.Err()); err != nil || q.Max > 0 && len(page) > q.Max {
 			return page, err
 		}
@@ -96,7 +96,7 @@ func snapshotsIn(ctx context.Context, cat *catalog.Catalog, after string, q Snap
 	return page, nil
 }
 
-func readSnapshot(cat *catalog.Catalog, where string) (Snapshot, error) {
+func readSnapshot(cat session.Records, where string) (Snapshot, error) {
 	rec, err := cat.ReadSnapshot(where)
 	if err != nil {
 		return Snapshot{}, err

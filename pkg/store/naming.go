@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -25,23 +25,23 @@ const nameHeld = time.Minute
 
 // nameIt refuses a name that is that of a live volume in another directory, and
 // notes the directory where it is not the name itself.
-func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.Record) error {
+func nameIt(ctx context.Context, x *session.Session, want catalog.Record) error {
 	name, err := volume.DirName(want.Name)
 	if err != nil || name == want.SubDir || want.Shared == catalog.SharedDirectory { // onlyOne looks for another one later
 		return err
 	}
-	if err := freeName(cat, name, want); err != nil {
+	if err := freeName(x.Cat, name, want); err != nil {
 		return err
 	}
-	if err := s.step(ctx, "note directory of name"); err != nil {
+	if err := x.Step(ctx, "note directory of name"); err != nil {
 		return err
 	}
 	for range fsat.MaxLostRaces {
-		err = cat.NoteDirectoryOf(name, want)
+		err = x.Cat.NoteDirectoryOf(name, want)
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		noted, err := cat.NotedDirectoryOf(name)
+		noted, err := x.Cat.NotedDirectoryOf(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it has just been taken away
 			continue
@@ -50,7 +50,7 @@ func (s *Store) nameIt(ctx context.Context, cat *catalog.Catalog, want catalog.R
 		case time.Since(noted.Created).Abs() < nameHeld:
 			return fmt.Errorf("%w: it gets the directory %s, asked for is %s", volume.ErrInProgress, noted.SubDir, want.SubDir)
 		}
-		return cat.SetDirectoryOf(name, want)
+		return x.Cat.SetDirectoryOf(name, want)
 	}
 	return fmt.Errorf("the note of the name %s keeps disappearing", name)
 }
@@ -69,7 +69,7 @@ func freeName(cat *catalog.Catalog, name string, want catalog.Record) error {
 	if err == nil && other != want.SubDir {
 		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, want.SubDir)
 	}
-	return ignoreNone(err)
+	return fsat.IgnoreNotExist(err)
 }
 
 func namedAsItsDirectory(rec catalog.Record) bool {
@@ -81,15 +81,15 @@ func namedAsItsDirectory(rec catalog.Record) bool {
 // directory meanwhile. It comes after the record: of two directories of a name,
 // each with its record, whoever looks later sees the other. So it has to come
 // again after a kill, as long as nothing says that it was done.
-func (s *Store) onlyOne(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record) error {
-	if err := s.step(ctx, "look for other directories of the name"); err != nil {
+func onlyOne(ctx context.Context, x *session.Session, rec catalog.Record) error {
+	if err := x.Step(ctx, "look for other directories of the name"); err != nil {
 		return err
 	}
-	other, err := otherDirectory(cat, rec)
+	other, err := otherDirectory(x.Cat, rec)
 	if other == "" || err != nil {
 		return err
 	}
-	there, err := isMade(root, cat, other)
+	there, err := isMade(x, other)
 	if err == nil && there {
 		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, rec.SubDir)
 	}
@@ -97,11 +97,11 @@ func (s *Store) onlyOne(ctx context.Context, root *os.Root, cat *catalog.Catalog
 }
 
 // isMade tells whether what a record stands for is there.
-func isMade(root *os.Root, cat *catalog.Catalog, subDir string) (bool, error) {
-	if rec, err := cat.Read(subDir); err == nil && rec.Shared == catalog.SharedVolume {
+func isMade(x *session.Session, subDir string) (bool, error) {
+	if rec, err := x.Cat.Read(subDir); err == nil && rec.Shared == catalog.SharedVolume {
 		return true, nil
 	}
-	there, _, err := directoryNow(root, subDir)
+	there, _, err := fsat.DirectoryNow(x.Root, subDir)
 	return there, err
 }
 
@@ -119,8 +119,8 @@ func otherDirectory(cat *catalog.Catalog, rec catalog.Record) (string, error) {
 			return noted.SubDir, err
 		}
 	}
-	if ignoreNone(err) != nil || name == rec.SubDir {
-		return "", ignoreNone(err)
+	if fsat.IgnoreNotExist(err) != nil || name == rec.SubDir {
+		return "", fsat.IgnoreNotExist(err)
 	}
 	if has, err := hasRecord(cat, name, rec.Name); err != nil || !has {
 		return "", err
@@ -131,27 +131,20 @@ func otherDirectory(cat *catalog.Catalog, rec catalog.Record) (string, error) {
 // hasRecord tells whether the directory is that of the volume of this name.
 func hasRecord(cat *catalog.Catalog, subDir, name string) (bool, error) {
 	have, err := cat.Read(subDir)
-	return err == nil && have.Name == name, ignoreNone(err)
-}
-
-func ignoreNone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return err == nil && have.Name == name, fsat.IgnoreNotExist(err)
 }
 
 // giveWay takes back a claim that is not the only one of its name. One that is
 // not new may be that of a volume which has been made, or which a controller is
 // about to make; then it stays, unless the other one has been made.
-func giveWay(ctx context.Context, root *os.Root, cat *catalog.Catalog, rec catalog.Record, id volume.ID, isNew bool, why error) error {
+func giveWay(ctx context.Context, x *session.Session, rec catalog.Record, id volume.ID, isNew bool, why error) error {
 	switch {
 	case ctx.Err() != nil, !isNew && !errors.Is(why, volume.ErrIncompatible):
 		return nil //nolint:nilerr // as said
 	case isNew && rec.Adopted, rec.Shared == catalog.SharedVolume:
-		return forget(cat, rec, id)
+		return forget(x.Cat, rec, id)
 	}
-	return unclaim(root, cat, rec, id)
+	return unclaim(x, rec, id)
 }
 
 // unname takes the note of a name back unless there is its volume.

@@ -51,7 +51,7 @@ func TestOneNameIsOneVolume(t *testing.T) {
 				}
 				v, err := l.Create(ctx, first)
 				cancel()
-				l.jobs.Wait()
+				l.exports.Wait()
 				if !reached {
 					break
 				}

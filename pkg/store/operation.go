@@ -18,6 +18,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -32,15 +33,14 @@ const endWorkers = 4
 // its maker writes to. Taking it out of there, which is one rename, ends it for
 // whoever makes it: what it was to become is then never put in its place.
 type operation struct {
-	cat  *catalog.Catalog
-	name string                                       // below cat.Meta()
-	dirs []string                                     // that it was made with
-	step func(ctx context.Context, name string) error // as of Store
+	*session.Session
+	name string   // below Cat.Meta()
+	dirs []string // that it was made with
 }
 
 // operationKind is the same for all that make the same thing.
-func operationKind(k key) string {
-	if strings.HasPrefix(k.subDir, volume.MetaDir+"/") {
+func operationKind(k session.Key) string {
+	if strings.HasPrefix(k.SubDir, volume.MetaDir+"/") {
 		return kindOf(snapshotCopy, k)
 	}
 	return kindOf(volumeCopy, k)
@@ -57,47 +57,47 @@ const (
 const scratchDir = "scratch"
 
 // kindOf temporary files that belong to one directory.
-func kindOf(prefix string, k key) string {
-	sum := sha256.Sum256([]byte(k.subDir))
+func kindOf(prefix string, k session.Key) string {
+	sum := sha256.Sum256([]byte(k.SubDir))
 	return prefix + hex.EncodeToString(sum[:8])
 }
 
-// beginOperation makes a new operation with these directories in it and then ends all others for the same
-// thing, those of processes that were killed and those of another controller. Of
+// beginOperation makes a new operation with these directories in it and then ends all
+// others for the same thing, those of processes that were killed and those of another controller. Of
 // two that do this at a time at most one is left, and whoever is left sees, if
 // it looks after this, whether another one got to its end before.
-func (s *Store) beginOperation(ctx context.Context, cat *catalog.Catalog, k key, dirs ...string) (*operation, error) {
-	name, err := cat.TempName(operationKind(k))
+func beginOperation(ctx context.Context, x *session.Session, dirs ...string) (*operation, error) {
+	name, err := x.Cat.TempName(operationKind(x.Key))
 	if err != nil {
 		return nil, err
 	}
-	if err := s.step(ctx, "begin copy"); err != nil {
+	if err := x.Step(ctx, "begin copy"); err != nil {
 		return nil, err
 	}
-	if err := cat.Meta().Mkdir(name, 0o700); err != nil {
+	if err := x.Cat.Meta().Mkdir(name, 0o700); err != nil {
 		return nil, err
 	}
-	op := &operation{cat: cat, name: name, dirs: dirs, step: s.step}
+	op := &operation{Session: x, name: name, dirs: dirs}
 	for _, dir := range dirs {
-		if err := cat.Meta().Mkdir(path.Join(name, dir), 0o700); err != nil {
+		if err := x.Cat.Meta().Mkdir(path.Join(name, dir), 0o700); err != nil {
 			return nil, op.unlessTaken(err)
 		}
 	}
-	if err := endOperations(cat, k, name); err != nil {
+	if err := endOperations(x, name); err != nil {
 		return nil, err
 	}
 	return op, nil
 }
 
-// endOperations moves all operations for k but one to the trash.
-func endOperations(cat *catalog.Catalog, k key, but string) error {
-	names, err := cat.Temporary(operationKind(k))
+// endOperations moves all operations for the session's key but one to the trash.
+func endOperations(x *session.Session, but string) error {
+	names, err := x.Cat.Temporary(operationKind(x.Key))
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if name != but {
-			if err := endOperation(cat, name); err != nil {
+			if err := endOperation(x.Cat, name); err != nil {
 				return err
 			}
 		}
@@ -111,7 +111,7 @@ func endOperations(cat *catalog.Catalog, k key, but string) error {
 func endOperation(cat *catalog.Catalog, name string) error {
 	info, err := cat.Meta().Lstat(name)
 	if err != nil {
-		return ignoreNone(err)
+		return fsat.IgnoreNotExist(err)
 	}
 	if info.IsDir() && strings.HasPrefix(path.Base(name), volumeCopy) { // or somebody's symlink
 		if err := discard(cat, path.Join(name, catalog.SnapshotData)); err != nil {
@@ -130,7 +130,7 @@ func discard(cat *catalog.Catalog, name string) error {
 	if errors.Is(err, unix.EACCES) {
 		err = discardLocked(cat, name)
 	}
-	return ignoreNone(err)
+	return fsat.IgnoreNotExist(err)
 }
 
 // discardLocked is discard for a directory that its owner may not write to.
@@ -149,7 +149,7 @@ func discardLocked(cat *catalog.Catalog, name string) error {
 
 // openData is the place of what is copied.
 func (o *operation) openData() (fsat.Place, error) {
-	dir, err := o.cat.Meta().OpenRoot(o.name)
+	dir, err := o.Cat.Meta().OpenRoot(o.name)
 	if err != nil {
 		return fsat.Place{}, err
 	}
@@ -164,7 +164,7 @@ func (o *operation) fill(ctx context.Context, from *content, workers int, t task
 
 // copyInto copies the content into a directory of the operation.
 func (o *operation) copyInto(ctx context.Context, dir string, from *content, workers int, t task) error {
-	to, err := o.cat.Meta().OpenRoot(path.Join(o.name, dir))
+	to, err := o.Cat.Meta().OpenRoot(path.Join(o.name, dir))
 	if err != nil {
 		return err
 	}
@@ -174,18 +174,18 @@ func (o *operation) copyInto(ctx context.Context, dir string, from *content, wor
 	err = from.copyTo(ctx, to, tree.CopyOptions{
 		Workers: workers, Progress: t.Progress, Pause: t.pause,
 		Scratch: func() (*os.Root, error) {
-			if err := o.cat.Meta().Mkdir(scratch, 0o700); err != nil {
+			if err := o.Cat.Meta().Mkdir(scratch, 0o700); err != nil {
 				return nil, err
 			}
 			made = true
-			return o.cat.Meta().OpenRoot(scratch)
+			return o.Cat.Meta().OpenRoot(scratch)
 		},
 	})
 	if err == nil && made {
-		err = o.step(ctx, "remove scratch")
+		err = o.Step(ctx, "remove scratch")
 	}
 	if err == nil && made {
-		_, err = tree.Remove(ctx, o.cat.Meta(), scratch, workers)
+		_, err = tree.Remove(ctx, o.Cat.Meta(), scratch, workers)
 	}
 	return err
 }
@@ -199,7 +199,7 @@ func (o *operation) keepAlive(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				if err := o.cat.KeepAlive(o.name); err != nil {
+				if err := o.Cat.KeepAlive(o.name); err != nil {
 					klog.FromContext(ctx).Error(err, "Could not tell that a copy is still being made", "operation", o.name)
 				}
 			case <-ctx.Done():
@@ -212,10 +212,10 @@ func (o *operation) keepAlive(ctx context.Context) (stop func()) {
 
 // end takes the operation away, with what was not put in its place.
 func (o *operation) end(ctx context.Context) error {
-	err := discard(o.cat, o.name)
-	if noRoom(err) {
+	err := discard(o.Cat, o.name)
+	if fsat.IsFull(err) {
 		// Not even the trash has room, unless this makes it.
-		_, err = tree.Remove(ctx, o.cat.Meta(), o.name, endWorkers)
+		_, err = tree.Remove(ctx, o.Cat.Meta(), o.name, endWorkers)
 	}
 	return err
 }
@@ -227,7 +227,7 @@ func (o *operation) unlessTaken(err error) error {
 		return err
 	}
 	for _, dir := range append(o.dirs, ".") { // which go one after the other
-		if _, lookErr := o.cat.Meta().Lstat(path.Join(o.name, dir)); errors.Is(lookErr, fs.ErrNotExist) {
+		if _, lookErr := o.Cat.Meta().Lstat(path.Join(o.name, dir)); errors.Is(lookErr, fs.ErrNotExist) {
 			return errTaken
 		}
 	}
@@ -236,7 +236,7 @@ func (o *operation) unlessTaken(err error) error {
 
 // placeVolume renames the copy to its place in the export, where parents may be
 // missing, or go with another volume's delete.
-func (o *operation) placeVolume(root *os.Root, subDir string) error {
+func (o *operation) placeVolume(subDir string) error {
 	from, err := o.openData()
 	if err == nil {
 		defer from.Close()
@@ -244,7 +244,7 @@ func (o *operation) placeVolume(root *os.Root, subDir string) error {
 	for range fsat.MaxLostRaces {
 		if err == nil {
 			var to fsat.Place
-			if to, err = fsat.MakePlace(root, subDir); err != nil {
+			if to, err = fsat.MakePlace(o.Root, subDir); err != nil {
 				return err
 			}
 			err = from.Rename(to)
@@ -253,7 +253,7 @@ func (o *operation) placeVolume(root *os.Root, subDir string) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if _, err = o.cat.Meta().Lstat(path.Join(o.name, catalog.SnapshotData)); errors.Is(err, fs.ErrNotExist) {
+		if _, err = o.Cat.Meta().Lstat(path.Join(o.name, catalog.SnapshotData)); errors.Is(err, fs.ErrNotExist) {
 			return errTaken
 		}
 		err = nil
@@ -264,10 +264,10 @@ func (o *operation) placeVolume(root *os.Root, subDir string) error {
 // place renames all of the operation to a place of the catalog. The error is
 // errFaster when there is what another one has put there.
 func (o *operation) place(where string) error {
-	if err := o.cat.Meta().MkdirAll(path.Dir(where), 0o700); err != nil {
+	if err := o.Cat.Meta().MkdirAll(path.Dir(where), 0o700); err != nil {
 		return err
 	}
-	err := o.cat.Meta().Rename(o.name, where)
+	err := o.Cat.Meta().Rename(o.name, where)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
 		return errFaster
 	}

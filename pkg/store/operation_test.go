@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -14,18 +13,15 @@ import (
 // more, however far its maker has got: it is being removed.
 func TestEndedCopyIsNotPlaced(t *testing.T) {
 	l := newLab(t)
-	root, err := os.OpenRoot(l.dir)
+	x, release, err := l.exports.Hold(t.Context(), l.anyShare(l.export, "new", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
-	cat, err := catalog.Open(root)
-	if err != nil {
+	defer release()
+	if err := x.Open(); err != nil {
 		t.Fatal(err)
 	}
-	defer cat.Close()
-	k := key{l.export, "new"}
-	op, err := l.beginOperation(t.Context(), cat, k, catalog.SnapshotData)
+	op, err := beginOperation(t.Context(), x, catalog.SnapshotData)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,17 +30,17 @@ func TestEndedCopyIsNotPlaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	if err := endOperations(cat, k, ""); err != nil {
+	if err := endOperations(x, ""); err != nil {
 		t.Fatal(err)
 	}
-	to, err := fsat.MakePlace(root, "new")
+	to, err := fsat.MakePlace(x.Root, "new")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := from.Rename(to); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it was renamed: %v", err)
 	}
-	if err := op.placeVolume(root, "new"); !errors.Is(err, errTaken) {
+	if err := op.placeVolume("new"); !errors.Is(err, errTaken) {
 		t.Errorf("placed: %v, want errTaken", err)
 	}
 }

@@ -2,13 +2,12 @@ package store
 
 import (
 	"context"
-	"os"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -27,7 +26,7 @@ const (
 // process leaves there, the next one finds. Each export has a goroutine of its
 // own while it has trash, so that a dead server holds up no other.
 type reclaimer struct {
-	shares  Shares
+	exports *session.Exports
 	workers int
 	rate    int // entries a second on each export, 0 for no limit
 	after   time.Duration
@@ -38,7 +37,7 @@ type reclaimer struct {
 	wg        sync.WaitGroup
 	// upkeep is called on each export when nothing new is to be removed, until something
 	// is.
-	upkeep func(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog, waiting func() bool)
+	upkeep func(ctx context.Context, x *session.Session, waiting func() bool)
 
 	mu      sync.Mutex
 	seen    map[volume.Export]bool
@@ -53,10 +52,10 @@ type reclaiming struct {
 	queue   queue
 }
 
-func newReclaimer(ctx context.Context, shares Shares, workers, rate int) *reclaimer {
+func newReclaimer(ctx context.Context, exports *session.Exports, workers, rate int) *reclaimer {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	return &reclaimer{
-		shares: shares, workers: workers, rate: rate, after: reclaimAfter, abandoned: abandonedAfter, ctx: ctx, stop: stop,
+		exports: exports, workers: workers, rate: rate, after: reclaimAfter, abandoned: abandonedAfter, ctx: ctx, stop: stop,
 		seen: map[volume.Export]bool{}, running: map[volume.Export]*reclaiming{}, backlog: map[volume.Export]*Backlog{},
 	}
 }
@@ -69,18 +68,19 @@ func (r *reclaimer) close() {
 }
 
 // resume begins with what an earlier process left, once per export.
-func (r *reclaimer) resume(export volume.Export, options []string) {
+func (r *reclaimer) resume(t session.Target) {
 	r.mu.Lock()
-	first := !r.seen[export]
-	r.seen[export] = true
+	first := !r.seen[t.Key.Export]
+	r.seen[t.Key.Export] = true
 	r.mu.Unlock()
 	if first {
-		r.kick(export, options)
+		r.kick(t)
 	}
 }
 
 // kick says that there is trash on the export, which can be mounted with the options.
-func (r *reclaimer) kick(export volume.Export, options []string) {
+func (r *reclaimer) kick(t session.Target) {
+	export, options := t.Key.Export, t.MountOptions
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // onePort cannot mount with another port.
-type onePort struct{ Shares }
+type onePort struct{ session.Shares }
 
 func (o onePort) AcquireAny(ctx context.Context, export volume.Export, options []string) (*share.Handle, error) {
 	if !slices.Contains(options, "port=2050") {

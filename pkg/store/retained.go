@@ -3,10 +3,11 @@ package store
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -22,11 +23,11 @@ const (
 // noteRetained notes for repeated calls that the directory stays. On a full disk the
 // volume's ID is enough where it says so too.
 func (d *deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
-	err := d.step(ctx, "note that it is retained")
+	err := d.Step(ctx, "note that it is retained")
 	if err == nil {
-		err = d.cat.NoteRetained(rec)
+		err = d.Cat.NoteRetained(rec)
 	}
-	if noRoom(err) && d.policy(catalog.Record{}, d.id) == volume.OnDeleteRetain {
+	if fsat.IsFull(err) && d.policy(catalog.Record{}, d.id) == volume.OnDeleteRetain {
 		return nil
 	}
 	return err
@@ -38,20 +39,20 @@ func (c *creation) notRetained(rec catalog.Record) error {
 	if !rec.Adopted {
 		return nil
 	}
-	return c.cat.ForgetRetained(rec)
+	return c.Cat.ForgetRetained(rec)
 }
 
 // sweepRetained removes notes of directories that are gone, and old ones, as far as one
 // sweep gets. The clock is that of the server, which notes when they were written.
-func (u *upkeep) sweepRetained(ctx context.Context, root *os.Root, cat *catalog.Catalog, clock func(context.Context) (time.Time, error)) (err error) {
+func (u *upkeep) sweepRetained(ctx context.Context, x *session.Session, clock func(context.Context) (time.Time, error)) (err error) {
 	var now time.Time
-	u.after, err = cat.SweepRetained(u.after, sweepAtATime, func(r catalog.Record, written time.Time) (keep bool, err error) {
+	u.after, err = x.Cat.SweepRetained(u.after, sweepAtATime, func(r catalog.Record, written time.Time) (keep bool, err error) {
 		if now.IsZero() { // to ask for the time takes a few calls of the server
 			if now, err = clock(ctx); err != nil {
 				return true, err
 			}
 		}
-		there, _, err := directoryNow(root, r.SubDir)
+		there, _, err := fsat.DirectoryNow(x.Root, r.SubDir)
 		if errors.Is(err, volume.ErrOwned) {
 			there, err = true, nil // something else is in its place
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -91,7 +92,7 @@ func (l *lab) sweep(t *testing.T, at *upkeep, age time.Duration) {
 		t.Fatal(err)
 	}
 	defer cat.Close()
-	if err := at.sweepRetained(t.Context(), root, cat, func(context.Context) (time.Time, error) { return time.Now().Add(age), nil }); err != nil {
+	if err := at.sweepRetained(t.Context(), &session.Session{Root: root, Cat: cat}, func(context.Context) (time.Time, error) { return time.Now().Add(age), nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -151,7 +152,7 @@ func TestUpkeepComesOnceAnHour(t *testing.T) {
 	}
 	l.delete(t, l.create(t, "pvc-2"))
 	l.mustHave(t, retained(t, "pvc-1"))
-	l.start(t).reclaim.resume(l.export, nil)
+	l.start(t).reclaim.resume(session.Target{Key: session.Key{Export: l.export}})
 	l.mustHave(t)
 
 	var s upkeeps

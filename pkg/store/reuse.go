@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -37,7 +39,7 @@ func (c *creation) takeOver(ctx context.Context) error {
 	if !c.req.Params.Reuse {
 		return nil
 	}
-	held, err := c.cat.Hold(c.want.SubDir)
+	held, err := c.Cat.Hold(c.want.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c.takeOverAgain(ctx)
 	}
@@ -50,7 +52,7 @@ func (c *creation) takeOver(ctx context.Context) error {
 // takeOverAgain goes on where a call was killed, also one for a volume that the claim
 // had in between.
 func (c *creation) takeOverAgain(ctx context.Context) error {
-	next, err := c.cat.Reuse(c.want.SubDir)
+	next, err := c.Cat.Reuse(c.want.SubDir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !next.SameClaim(c.want) {
 		return nil
 	}
@@ -70,7 +72,7 @@ func (c *creation) release(ctx context.Context, held *catalog.Held) error {
 	if before.Name == c.want.Name || before.ArchiveOf != "" || !before.SameClaim(c.want) {
 		return nil // claim tells what is wrong with it, if anything
 	}
-	there, _, err := directoryThere(c.root, before.SubDir)
+	there, _, err := fsat.Directory(c.Root, before.SubDir)
 	if err == nil && !there {
 		err = fmt.Errorf("%w: the directory of volume %s, which the claim had before, is not there; it may be being deleted", volume.ErrInProgress, before.Name)
 	}
@@ -88,22 +90,22 @@ func (c *creation) release(ctx context.Context, held *catalog.Held) error {
 	if err := c.noteReuse(ctx); err != nil {
 		return err
 	}
-	if err := c.step(ctx, "release record"); err != nil {
+	if err := c.Step(ctx, "release record"); err != nil {
 		return err
 	}
-	return errors.Join(forgetName(c.cat, before, id), held.Remove())
+	return errors.Join(forgetName(c.Cat, before, id), held.Remove())
 }
 
 func (c *creation) noteReuse(ctx context.Context) error {
-	if err := c.step(ctx, "note reuse"); err != nil {
+	if err := c.Step(ctx, "note reuse"); err != nil {
 		return err
 	}
-	return c.cat.NoteReuse(c.want)
+	return c.Cat.NoteReuse(c.want)
 }
 
 // idle returns an error while a copy is made of the volume, or it is made itself.
 func (c *creation) idle(before catalog.Record) error {
-	k := key{c.req.Params.Export, before.SubDir}
+	k := session.Key{Export: c.req.Params.Export, SubDir: before.SubDir}
 	if running := c.copies.running(k); running != nil && !running.ended() {
 		return fmt.Errorf("%w: volume %s, which the claim had before, is being made", volume.ErrInProgress, before.Name)
 	}
@@ -114,7 +116,7 @@ func (c *creation) idle(before catalog.Record) error {
 // comes after the record: whoever finds the place of one free between two volumes of a
 // claim sees the note, which is older.
 func (c *creation) spareReuse() error {
-	next, err := c.cat.Reuse(c.want.SubDir)
+	next, err := c.Cat.Reuse(c.want.SubDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && next.Name == c.want.Name && c.want.ReusedFrom != "":
 		return nil
@@ -123,7 +125,7 @@ func (c *creation) spareReuse() error {
 	case next.Name == c.want.Name: // noted since this call looked; its record must say so
 		return fmt.Errorf("%w: another controller gives the directory %s to the volume", volume.ErrInProgress, next.SubDir)
 	case (!c.want.Adopted || next.SameClaim(c.want)) && time.Since(next.Created).Abs() > nameHeld:
-		return c.cat.ForgetReuse(next) // of a directory that is gone, or of the claim's volume before
+		return c.Cat.ForgetReuse(next) // of a directory that is gone, or of the claim's volume before
 	case next.SameClaim(c.want):
 		return fmt.Errorf("%w: the directory %s becomes that of volume %s of the claim", volume.ErrInProgress, next.SubDir, next.Name)
 	}
@@ -133,7 +135,7 @@ func (c *creation) spareReuse() error {
 // notPromised is spareReuse for the record of an earlier call, which may have been
 // killed before it came to that. The record stays: it may be older than the note.
 func (c *creation) notPromised(rec catalog.Record) error {
-	next, err := c.cat.Reuse(rec.SubDir)
+	next, err := c.Cat.Reuse(rec.SubDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

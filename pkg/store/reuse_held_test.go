@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -235,7 +235,7 @@ func TestKilledStrangerGetsNoReusedDirectory(t *testing.T) {
 	if _, err := other.Create(ctx, stranger); err == nil || ctx.Err() == nil {
 		t.Fatalf("not killed: %v", err)
 	}
-	other.jobs.Wait()
+	other.exports.Wait()
 	l.mustOwn(t, "a/x", "pvc-3")
 	l.Store = l.start(t)
 	if _, err := l.Create(t.Context(), stranger); !errors.Is(err, volume.ErrOwned) {
@@ -284,13 +284,13 @@ func TestReuseBehindAStranger(t *testing.T) {
 	if _, err := l.Create(t.Context(), first); err == nil {
 		t.Fatal("the takeover was not killed")
 	}
-	_ = l.onCatalog(t, func(h *share.Handle, cat *catalog.Catalog) error {
+	_ = l.onCatalog(t, func(x *session.Session) error {
 		want, err := late.newRecord(second, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		want.Adopted = true
-		c := &creation{Store: late, root: h.Root(), cat: cat, req: second, want: want}
+		c := &creation{Store: late, Session: x, req: second, want: want}
 		if err := c.newClaim(t.Context()); !errors.Is(err, volume.ErrInProgress) {
 			t.Errorf("made without the note: %v, want ErrInProgress", err)
 		}

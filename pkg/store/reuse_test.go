@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -137,7 +137,7 @@ func TestReuseNeedsToKnow(t *testing.T) {
 		rec := l.record(t, "a/x")
 		rec.Metadata = maps.Clone(rec.Metadata)
 		change(&rec)
-		if err := l.onCatalog(t, func(_ *share.Handle, cat *catalog.Catalog) error { return cat.Replace(rec) }); err != nil {
+		if err := l.onCatalog(t, func(x *session.Session) error { return x.Cat.Replace(rec) }); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Create(t.Context(), l.claimed("pvc-2", "a", "x")); !errors.Is(err, volume.ErrOwned) {

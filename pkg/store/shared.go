@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -60,7 +61,7 @@ func sharedDirectory(of catalog.Record, id volume.ID) catalog.Record {
 }
 
 // sharedRecord returns the record of the volume of a shared directory.
-func sharedRecord(cat records, id volume.ID) (catalog.Record, error) {
+func sharedRecord(cat session.Records, id volume.ID) (catalog.Record, error) {
 	rec, err := cat.Read(sharedPlace(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %s is a shared directory, of which there is no volume %s", volume.ErrNotFound, id.SubDir, id.Name)
@@ -70,7 +71,7 @@ func sharedRecord(cat records, id volume.ID) (catalog.Record, error) {
 
 // deleteShared ends a volume of a shared directory, which is no more than its record.
 func (d *deletion) deleteShared(ctx context.Context) error {
-	held, err := d.cat.Hold(sharedPlace(d.id))
+	held, err := d.Cat.Hold(sharedPlace(d.id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -78,7 +79,7 @@ func (d *deletion) deleteShared(ctx context.Context) error {
 		return err
 	}
 	d.held = held
-	err = d.step(ctx, "remove record")
+	err = d.Step(ctx, "remove record")
 	if err == nil {
 		err = d.removeRecord()
 	}

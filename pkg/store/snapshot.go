@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -51,8 +50,8 @@ func snapshotPlace(id volume.SnapshotID) string {
 }
 
 // snapshotKey cannot be that of a volume, whose directory is not in the catalog.
-func snapshotKey(id volume.SnapshotID) key {
-	return key{id.Export, path.Join(volume.MetaDir, snapshotPlace(id))}
+func snapshotKey(id volume.SnapshotID) session.Key {
+	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, snapshotPlace(id))}
 }
 
 // CreateSnapshot copies the volume as it is, or finds the snapshot that an
@@ -70,20 +69,17 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 	if req.Export != nil {
 		id.Export = *req.Export
 	}
-	k, src, options := snapshotKey(id), &Source{Volume: &req.Source}, s.options(id.Export, req.MountOptions)
+	k, src := snapshotKey(id), &Source{Volume: &req.Source}
+	t := s.anyShare(k.Export, k.SubDir, req.MountOptions)
 	job := jobRequest{
 		key: k, want: catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()},
 		from: []volume.Export{req.Source.Export}, source: src.volume(), owner: id.Source,
 	}
-	made, err := runJob(ctx, s, job, func(ctx context.Context, t task) (made Snapshot, err error) {
-		err = s.alone(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
-			return withCatalog(h, func(cat *catalog.Catalog) (err error) {
-				made, err = s.createSnapshot(ctx, h, cat, id, req, t)
-				return err
-			})
+	made, err := runJob(ctx, s, job, func(ctx context.Context, task task) (Snapshot, error) {
+		defer s.reclaim.kick(t)
+		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Snapshot, error) {
+			return s.createSnapshot(ctx, x, id, req, task)
 		})
-		s.reclaim.kick(id.Export, options)
-		return made, err
 	})
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("create snapshot %s of %s: %w", req.Name, req.Source, err)
@@ -92,16 +88,16 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 	return made, nil
 }
 
-func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalog.Catalog, id volume.SnapshotID, req SnapshotRequest, t task) (Snapshot, error) {
-	if have, err := sameSnapshot(cat, id, req.Source); !errors.Is(err, fs.ErrNotExist) {
+func (s *Store) createSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID, req SnapshotRequest, t task) (Snapshot, error) {
+	if have, err := sameSnapshot(x.Cat, id, req.Source); !errors.Is(err, fs.ErrNotExist) {
 		return have, err
 	}
-	from, err := s.openSource(ctx, &Source{Volume: &req.Source}, h, req.Source.Export == id.Export)
+	from, err := s.openSource(ctx, &Source{Volume: &req.Source}, x)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer from.close()
-	op, err := s.beginOperation(ctx, cat, snapshotKey(id), catalog.SnapshotData)
+	op, err := beginOperation(ctx, x, catalog.SnapshotData)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -111,7 +107,7 @@ func (s *Store) createSnapshot(ctx context.Context, h *share.Handle, cat *catalo
 		}
 		return Snapshot{}, err
 	}
-	return sameSnapshot(cat, id, req.Source)
+	return sameSnapshot(x.Cat, id, req.Source)
 }
 
 // sameSnapshot finds the snapshot that was made before; fs.ErrNotExist if there
@@ -147,18 +143,18 @@ func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 
 func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, t task) error {
 	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Capacity: from.capacity, Created: time.Now().UTC()}
-	if err := s.step(ctx, "copy"); err != nil {
+	if err := op.Step(ctx, "copy"); err != nil {
 		return err
 	}
 	if err := op.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
 		return err
 	}
 	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
-	if err := op.cat.WriteSnapshot(op.name, rec); err != nil {
+	if err := op.Cat.WriteSnapshot(op.name, rec); err != nil {
 		return err
 	}
 	tellCopied(ctx, rec, t.Progress)
-	if err := s.step(ctx, "put snapshot in its place"); err != nil {
+	if err := op.Step(ctx, "put snapshot in its place"); err != nil {
 		return err
 	}
 	err := op.place(snapshotPlace(id))
@@ -168,7 +164,7 @@ func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, 
 	if err != nil {
 		return err
 	}
-	return s.step(ctx, "answer")
+	return op.Step(ctx, "answer")
 }
 
 // tellCopied logs what a snapshot holds, which the CSI has no field for, and what it
@@ -190,34 +186,33 @@ func tellCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
 // Errors: volume.ErrInUse while a volume is being made from it,
 // volume.ErrInGroup, those of share.Cache.
 func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
-	k, options := snapshotKey(id), s.options(id.Export, mountOptions)
+	k := snapshotKey(id)
+	t := s.anyShare(k.Export, k.SubDir, mountOptions)
 	err := s.endCopy(ctx, k, id.Source)
 	if err == nil {
-		err = s.withVolume(ctx, k, s.anyShare(id.Export, options), func(ctx context.Context, h *share.Handle) error {
-			return withCatalog(h, func(cat *catalog.Catalog) error {
-				if err := s.copies.free(k); err != nil {
-					return err
-				}
-				return s.deleteSnapshot(ctx, h.Root(), cat, id)
-			})
+		err = s.exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error {
+			if err := s.copies.free(k); err != nil {
+				return err
+			}
+			return s.deleteSnapshot(ctx, x, id)
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", id, err)
 	}
 	s.contents.forget(id.Export, func(c SnapshotContent) bool { return c.ID == id })
-	s.reclaim.kick(id.Export, options)
+	s.reclaim.kick(t)
 	return nil
 }
 
-func (s *Store) deleteSnapshot(ctx context.Context, root *os.Root, cat *catalog.Catalog, id volume.SnapshotID) error {
-	rec, err := cat.ReadSnapshot(snapshotPlace(id))
+func (s *Store) deleteSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID) error {
+	rec, err := x.Cat.ReadSnapshot(snapshotPlace(id))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := endOperations(cat, snapshotKey(id), ""); err != nil {
+		if err := endOperations(x, ""); err != nil {
 			return err
 		}
-		return s.deleteArchive(ctx, root, cat, id)
+		return s.deleteArchive(ctx, x, id)
 	case err != nil:
 		return err
 	case rec.ID != id.String():
@@ -226,34 +221,30 @@ func (s *Store) deleteSnapshot(ctx context.Context, root *os.Root, cat *catalog.
 	case id.Group != "":
 		return fmt.Errorf("%w: %s", volume.ErrInGroup, id.GroupID())
 	}
-	if err := s.step(ctx, "move snapshot to trash"); err != nil {
+	if err := x.Step(ctx, "move snapshot to trash"); err != nil {
 		return err
 	}
-	if err := discard(cat, snapshotPlace(id)); err != nil {
+	if err := discard(x.Cat, snapshotPlace(id)); err != nil {
 		return err
 	}
-	return s.step(ctx, "answer")
+	return x.Step(ctx, "answer")
 }
 
 // GetSnapshot returns the snapshot, or volume.ErrSnapshotNotFound.
 func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (Snapshot, error) {
-	var found Snapshot
-	get := s.anyShare(id.Export, s.options(id.Export, mountOptions))
-	err := s.withVolume(ctx, snapshotKey(id), get, func(_ context.Context, h *share.Handle) error {
-		return withRecords(h, func(cat *catalog.Catalog) error {
-			rec, err := recordsOf(cat).ReadSnapshot(snapshotPlace(id))
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				found, err = findArchive(h.Root(), cat, id)
-				return err
-			case err != nil:
-				return err
-			case rec.ID != id.String():
-				return fmt.Errorf("%w: its name is that of %s", volume.ErrSnapshotNotFound, rec.ID)
-			}
-			found, err = snapshotOf(rec)
-			return err
-		})
+	k := snapshotKey(id)
+	t := s.anyShare(k.Export, k.SubDir, mountOptions)
+	found, err := session.View(ctx, s.exports, t, func(_ context.Context, x *session.Session) (Snapshot, error) {
+		rec, err := x.Records().ReadSnapshot(snapshotPlace(id))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return findArchive(x, id)
+		case err != nil:
+			return Snapshot{}, err
+		case rec.ID != id.String():
+			return Snapshot{}, fmt.Errorf("%w: its name is that of %s", volume.ErrSnapshotNotFound, rec.ID)
+		}
+		return snapshotOf(rec)
 	})
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot %s: %w", id, err)

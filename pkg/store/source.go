@@ -12,7 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -42,9 +42,9 @@ func (s *Source) export() volume.Export {
 	return s.Snapshot.Export
 }
 
-func (s *Source) key() key {
+func (s *Source) key() session.Key {
 	if s.Volume != nil {
-		return key{s.Volume.Export, s.Volume.SubDir}
+		return session.Key{Export: s.Volume.Export, SubDir: s.Volume.SubDir}
 	}
 	return snapshotKey(*s.Snapshot)
 }
@@ -73,37 +73,27 @@ type content struct {
 
 // openSource opens what is to be copied. While it is open, it is not deleted by
 // this process; that nobody else did is for content.copyTo to see.
-func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handle, sameExport bool) (*content, error) {
+func (s *Store) openSource(ctx context.Context, src *Source, target *session.Session) (*content, error) {
 	release := s.copies.use(src.key())
-	closing := release
-	h := target
-	if !sameExport {
-		var err error
-		if h, err = s.anyShare(src.export(), s.options(src.export(), nil))(ctx); err != nil {
+	x, closing := target, release
+	if src.export() != target.Key.Export {
+		held, letGo, err := s.exports.Hold(ctx, s.anyShare(src.export(), "", nil))
+		if err != nil {
 			release()
 			return nil, fmt.Errorf("source: %w", err)
 		}
-		closing = func() { h.Release(); release() }
+		x, closing = held, func() { letGo(); release() }
 	}
-	var c *content
-	err := withRecords(h, func(cat *catalog.Catalog) (err error) {
-		if src.Volume != nil {
-			c, err = openVolume(h.Root(), cat, *src.Volume)
-		} else {
-			c, err = openSnapshot(h.Root(), cat, *src.Snapshot)
-		}
-		return err
-	})
+	c, err := openContent(x, src)
 	if err != nil {
 		closing()
 		return nil, fmt.Errorf("source: %w", err)
 	}
-	c.clock = func(ctx context.Context) (now time.Time, err error) {
-		err = withCatalog(h, func(cat *catalog.Catalog) error {
-			now, err = cat.ServerTime(ctx)
-			return err
-		})
-		return now, err
+	c.clock = func(ctx context.Context) (time.Time, error) {
+		if err := x.Open(); err != nil {
+			return time.Time{}, err
+		}
+		return x.Cat.ServerTime(ctx)
 	}
 	c.close = func() {
 		if c.root != nil {
@@ -117,17 +107,27 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *share.Handl
 	return c, nil
 }
 
-func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, error) {
-	rec, err := find(export, cat, id) // the directory is of that volume, not of a later one
+func openContent(x *session.Session, src *Source) (*content, error) {
+	if err := x.Look(); err != nil {
+		return nil, err
+	}
+	if src.Volume != nil {
+		return openVolume(x, *src.Volume)
+	}
+	return openSnapshot(x, *src.Snapshot)
+}
+
+func openVolume(x *session.Session, id volume.ID) (*content, error) {
+	rec, err := find(x, id) // the directory is of that volume, not of a later one
 	if err == nil && rec.Name == "" {
 		// Made by a predecessor; it must not give away volumes within it.
-		err = recordsOf(cat).CheckNotNested(id.SubDir)
+		err = x.Records().CheckNotNested(id.SubDir)
 	}
 	where := func() (*os.Root, error) {
-		if err := look(export); err != nil {
+		if err := fsat.RevalidateRoot(x.Root); err != nil {
 			return nil, err
 		}
-		return openDirectory(export, id.SubDir)
+		return fsat.OpenDirectory(x.Root, id.SubDir)
 	}
 	var root *os.Root
 	if err == nil {
@@ -142,10 +142,10 @@ func openVolume(export *os.Root, cat *catalog.Catalog, id volume.ID) (*content, 
 	return &content{root: root, where: where, capacity: rec.Capacity}, nil
 }
 
-func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (*content, error) {
-	rec, err := recordsOf(cat).ReadSnapshot(snapshotPlace(id))
+func openSnapshot(x *session.Session, id volume.SnapshotID) (*content, error) {
+	rec, err := x.Records().ReadSnapshot(snapshotPlace(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		a, err := openArchive(export, cat, id)
+		a, err := openArchive(x, id)
 		if err != nil {
 			return nil, err
 		}
@@ -157,27 +157,12 @@ func openSnapshot(export *os.Root, cat *catalog.Catalog, id volume.SnapshotID) (
 	if err != nil {
 		return nil, err
 	}
-	where := func() (*os.Root, error) { return openData(export, id) }
+	where := func() (*os.Root, error) { return openData(x.Root, id) }
 	root, err := where()
 	if err != nil {
 		return nil, err
 	}
 	return &content{root: root, where: where, frozen: true, bytes: rec.Bytes, entries: rec.Entries, capacity: rec.Capacity}, nil
-}
-
-// openDirectory opens a volume's directory without following a symlink on the
-// way.
-func openDirectory(root *os.Root, subDir string) (*os.Root, error) {
-	p, err := fsat.OpenPlace(root, subDir)
-	if err != nil {
-		return nil, err
-	}
-	defer p.Close()
-	dir, err := p.Enter()
-	if err != nil {
-		return nil, fmt.Errorf("directory %s: %w", subDir, err)
-	}
-	return dir, nil
 }
 
 // openData opens what a snapshot holds.
@@ -186,7 +171,7 @@ func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := openDirectory(cat.Meta(), path.Join(snapshotPlace(id), catalog.SnapshotData))
+	dir, err := fsat.OpenDirectory(cat.Meta(), path.Join(snapshotPlace(id), catalog.SnapshotData))
 	return dir, errors.Join(err, cat.Close())
 }
 

@@ -12,26 +12,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/keyed"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Shares is what the store needs of share.Cache.
-type Shares interface {
-	Acquire(ctx context.Context, export volume.Export, options []string) (*share.Handle, error)
-	AcquireAny(ctx context.Context, export volume.Export, fallback []string) (*share.Handle, error)
-	Answers(ctx context.Context, export volume.Export) error
-}
-
 // Config of a Store.
 type Config struct {
-	Shares Shares
+	Shares session.Shares
 	// MountOptions for calls that do not know those of the volume.
 	MountOptions []string
 	// ReclaimWorkers is how many entries of deleted volumes are removed at a time.
@@ -60,13 +51,11 @@ type Config struct {
 // Store of volumes.
 type Store struct {
 	cfg     Config
-	locks   keyed.Limiter[key]
+	exports *session.Exports
 	reclaim *reclaimer
 	copies  *jobs
-	// calls and slots bound what a server that dies holds up.
-	calls    *keyed.Limiter[string] // by server
+	// slots bound what a server that dies holds up.
 	slots    *slots
-	jobs     sync.WaitGroup
 	known    known
 	upkeeps  upkeeps
 	contents contents
@@ -77,26 +66,15 @@ type Store struct {
 	step func(ctx context.Context, name string) error
 }
 
-// key of the lock of a volume: the same in every call, from whatever the call
-// knows the volume by.
-type key struct {
-	export volume.Export
-	subDir string
-}
-
-func (k key) String() string { return k.export.Source(k.subDir) }
-
 // New checks the configuration. Close the store after use.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Shares == nil || cfg.ReclaimWorkers < 1 || cfg.ReclaimRate < 0 || cfg.CopyWorkers < 1 {
 		return nil, errors.New("store: shares, at least one worker to reclaim and to copy and a rate that is not negative are needed")
 	}
 	s := &Store{
-		cfg:     cfg,
-		reclaim: newReclaimer(ctx, cfg.Shares, cfg.ReclaimWorkers, cfg.ReclaimRate),
-		copies:  newJobs(ctx),
-		calls:   keyed.NewLimiter[string](callsAtATime),
-		slots:   newSlots(),
+		cfg:    cfg,
+		copies: newJobs(ctx),
+		slots:  newSlots(),
 		step: func(ctx context.Context, name string) error {
 			if cfg.Step != nil {
 				cfg.Step(name)
@@ -104,10 +82,14 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 			return ctx.Err()
 		},
 	}
+	s.exports = session.New(session.Config{
+		Shares: cfg.Shares, Opened: s.opened,
+		Step: func(ctx context.Context, name string) error { return s.step(ctx, name) },
+	})
+	s.reclaim = newReclaimer(ctx, s.exports, cfg.ReclaimWorkers, cfg.ReclaimRate)
 	s.reclaim.upkeep = s.upkeep
 	for _, export := range cfg.Exports {
-		s.known.add(export, cfg.MountOptions)
-		s.reclaim.resume(export, cfg.MountOptions)
+		s.opened(session.Target{Key: session.Key{Export: export}, MountOptions: cfg.MountOptions})
 	}
 	if cfg.Metrics != nil {
 		if err := cfg.Metrics.Register(copyCollector{s}); err != nil {
@@ -123,7 +105,7 @@ func (s *Store) Close(ctx context.Context) error {
 	go func() {
 		s.copies.close()
 		s.reclaim.close()
-		s.jobs.Wait()
+		s.exports.Wait()
 		close(done)
 	}()
 	select {
@@ -140,17 +122,45 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 	if err := volume.CheckSubDir(id.SubDir); err != nil {
 		return err
 	}
-	k := key{id.Export, id.SubDir}
-	return s.withVolume(ctx, k, s.anyShare(id.Export, s.options(id.Export, mountOptions)), func(_ context.Context, h *share.Handle) error {
-		info, err := fsat.LstatBelow(h.Root(), id.SubDir)
+	t := s.anyShare(id.Export, id.SubDir, mountOptions)
+	return s.exports.On(ctx, t, func(_ context.Context, x *session.Session) error {
+		info, err := fsat.LstatBelow(x.Root, id.SubDir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("%w: %s", volume.ErrNotFound, k)
+			return fmt.Errorf("%w: %s", volume.ErrNotFound, t.Key)
 		case err != nil:
 			return err
 		case !info.IsDir():
-			return fmt.Errorf("%w: %s is not a directory", volume.ErrNotFound, k)
+			return fmt.Errorf("%w: %s is not a directory", volume.ErrNotFound, t.Key)
 		}
 		return nil
 	})
+}
+
+// thisShare is a directory of the export mounted with these options.
+func thisShare(export volume.Export, subDir string, options []string) session.Target {
+	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options, Exact: true}
+}
+
+// anyShare is a directory of the export as it is mounted, or else with the options the
+// caller gives, or else those that this process has mounted the export with for a
+// class, which its records have too, or else the configured ones.
+func (s *Store) anyShare(export volume.Export, subDir string, options []string) session.Target {
+	if len(options) == 0 {
+		options = s.known.options(export)
+	}
+	if len(options) == 0 {
+		options = s.cfg.MountOptions
+	}
+	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options}
+}
+
+// opened notes an export that is worked on.
+func (s *Store) opened(t session.Target) {
+	if t.Exact {
+		s.known.mounted(t.Key.Export, t.MountOptions)
+	} else {
+		s.known.add(t.Key.Export, t.MountOptions)
+	}
+	s.reclaim.resume(t)
 }

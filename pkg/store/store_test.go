@@ -343,7 +343,7 @@ func (l *lab) killAt(ctx context.Context, s *Store, n int) (context.Context, fun
 		}
 		return nil
 	}
-	return ctx, func() bool { defer cancel(); s.jobs.Wait(); return killed }
+	return ctx, func() bool { defer cancel(); s.exports.Wait(); return killed }
 }
 
 func TestKilledCreateIsCompleted(t *testing.T) {
@@ -419,7 +419,7 @@ func TestCallerIsLetGoAndTheLockKept(t *testing.T) {
 		t.Errorf("another volume: %v", err)
 	}
 	close(release)
-	l.jobs.Wait()
+	l.exports.Wait()
 	l.step = step
 	l.create(t, "pvc-1")
 	l.mustHave(t, live("pvc-1")...)

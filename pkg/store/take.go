@@ -14,6 +14,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -21,7 +22,7 @@ import (
 // for an hour, and goes from there to the trash, which any controller empties at
 // any time. Between the two there is time to see whose directory it was.
 
-func takenKind(k key) string { return kindOf(deletedKind, k) }
+func takenKind(k session.Key) string { return kindOf(deletedKind, k) }
 
 const (
 	deletedKind = "deleted"
@@ -63,7 +64,7 @@ func (d *deletion) takeMine(ctx context.Context, kind string) (taken, error) {
 	if d.held == nil && name == "" {
 		return taken{mine: true}, nil
 	}
-	if err := d.step(ctx, "see whose directory it was"); err != nil {
+	if err := d.Step(ctx, "see whose directory it was"); err != nil {
 		return taken{}, err
 	}
 	mine, err := d.mine()
@@ -76,12 +77,12 @@ func (d *deletion) takeMine(ctx context.Context, kind string) (taken, error) {
 // take renames the volume's directory, however much is in it, and returns its new
 // name; none if there is no directory.
 func (d *deletion) take(ctx context.Context, kind string) (name string, err error) {
-	temp, name, err := d.cat.Temp(kind)
+	temp, name, err := d.Cat.Temp(kind)
 	if err != nil {
 		return "", err
 	}
 	name = takenAs(name, d.id.SubDir)
-	from, err := fsat.OpenPlace(d.root, d.id.SubDir)
+	from, err := fsat.OpenPlace(d.Root, d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -89,10 +90,10 @@ func (d *deletion) take(ctx context.Context, kind string) (name string, err erro
 		return "", err
 	}
 	defer from.Close()
-	if from.Parent == d.root {
-		from.At = d.cat.Export()
+	if from.Parent == d.Root {
+		from.At = d.Cat.Export()
 	}
-	if err := d.step(ctx, "take directory away"); err != nil {
+	if err := d.Step(ctx, "take directory away"); err != nil {
 		return "", err
 	}
 	for range fsat.MaxLostRaces {
@@ -111,7 +112,7 @@ func (d *deletion) take(ctx context.Context, kind string) (name string, err erro
 
 // lookAgain is directoryNow for a place; a parent that is gone has nothing in it.
 func lookAgain(p fsat.Place) (bool, fs.FileInfo, error) {
-	there, info, err := directoryNow(p.Parent, p.Name)
+	there, info, err := fsat.DirectoryNow(p.Parent, p.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil, nil
 	}
@@ -124,34 +125,34 @@ func (d *deletion) putBack(taken string) error {
 	if taken == "" {
 		return nil
 	}
-	temp, _, err := d.cat.Temp("")
+	temp, _, err := d.Cat.Temp("")
 	if err != nil {
 		return err
 	}
-	to, err := fsat.MakePlace(d.root, d.id.SubDir)
+	to, err := fsat.MakePlace(d.Root, d.id.SubDir)
 	if err != nil {
 		return err
 	}
 	defer to.Close()
-	return ignoreNone(fsat.Place{At: temp, Name: taken}.Rename(to))
+	return fsat.IgnoreNotExist(fsat.Place{At: temp, Name: taken}.Rename(to))
 }
 
 // discardTaken moves to the trash what was taken by this call or, where it found
 // no directory, by an earlier one that did not get further.
 func (d *deletion) discardTaken(ctx context.Context, taken string) error {
-	if err := d.step(ctx, "move directory to trash"); err != nil {
+	if err := d.Step(ctx, "move directory to trash"); err != nil {
 		return err
 	}
 	if taken != "" {
-		return trash(d.cat, d.id.SubDir, taken)
+		return trash(d.Cat, d.id.SubDir, taken)
 	}
 	return d.discardAllTaken()
 }
 
 func (d *deletion) discardAllTaken() error {
-	names, err := d.cat.Temporary(takenKind(d.k))
+	names, err := d.Cat.Temporary(takenKind(d.Key))
 	for _, name := range names {
-		err = errors.Join(err, trash(d.cat, d.id.SubDir, path.Base(name)))
+		err = errors.Join(err, trash(d.Cat, d.id.SubDir, path.Base(name)))
 	}
 	return err
 }

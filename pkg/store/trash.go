@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -41,22 +42,18 @@ func (r *reclaimer) empty(export volume.Export, work *reclaiming) (removed int64
 	r.mu.Lock()
 	options := work.options
 	r.mu.Unlock()
-	h, err := r.shares.AcquireAny(r.ctx, export, options)
-	if err != nil {
-		return 0, err
-	}
-	defer h.Release()
 	p := &pass{r: r, work: work, export: export, pace: newPace(r.rate)}
-	err = withRecords(h, func(cat *catalog.Catalog) error {
-		if cat == nil { // nothing was ever deleted here
+	t := session.Target{Key: session.Key{Export: export}, MountOptions: options}
+	err = r.exports.Visit(r.ctx, t, func(ctx context.Context, x *session.Session) error {
+		if x.Cat == nil { // nothing was ever deleted here
 			return nil
 		}
-		p.cat = cat
-		left, failed := endAbandoned(r.ctx, h.Root(), cat, r.abandoned)
-		p.upkeep = func() { r.upkeep(r.ctx, export, h.Root(), cat, work.waiting) }
+		p.cat = x.Cat
+		left, failed := endAbandoned(ctx, x, r.abandoned)
+		p.upkeep = func() { r.upkeep(ctx, x, work.waiting) }
 		return errors.Join(failed, p.run(left))
 	})
-	return p.removed, remountStale(h, err)
+	return p.removed, err
 }
 
 // run gives slices to all that is in the trash and to what found no room there.

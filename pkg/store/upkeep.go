@@ -3,13 +3,12 @@ package store
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -54,13 +53,14 @@ func (u *upkeeps) interrupted(at *upkeep) {
 }
 
 // upkeep of an export, if it is time for it. It gives way when something is waiting.
-func (s *Store) upkeep(ctx context.Context, export volume.Export, root *os.Root, cat *catalog.Catalog, waiting func() bool) {
+func (s *Store) upkeep(ctx context.Context, x *session.Session, waiting func() bool) {
+	export := x.Key.Export
 	at := s.upkeeps.begin(export, time.Now())
 	if at == nil {
 		return
 	}
-	err := at.sweepRetained(ctx, root, cat, cat.ServerTime)
-	whole, failed := s.contents.refresh(ctx, export, cat, waiting)
+	err := at.sweepRetained(ctx, x, x.Cat.ServerTime)
+	whole, failed := s.contents.refresh(ctx, export, x.Cat, waiting)
 	if !whole && failed == nil {
 		s.upkeeps.interrupted(at)
 	}

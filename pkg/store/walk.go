@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -55,8 +56,8 @@ func (l *listings) take(export volume.Export, fresh bool) *names {
 }
 
 // walk reads up to want records that come after that directory, 0 for all.
-func walk(ctx context.Context, root *os.Root, cat *catalog.Catalog, n *names, after string, want int) ([]catalog.Record, error) {
-	w := &walker{root: root, cat: recordsOf(cat), names: n, want: want}
+func walk(ctx context.Context, x *session.Session, n *names, after string, want int) ([]catalog.Record, error) {
+	w := &walker{root: x.Root, cat: x.Records(), names: n, want: want}
 	if err := w.walk(ctx, "", after); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func walk(ctx context.Context, root *os.Root, cat *catalog.Catalog, n *names, af
 // walker collects records in the order of comparePaths.
 type walker struct {
 	root  *os.Root
-	cat   records
+	cat   session.Records
 	names *names
 	want  int // 0 for all
 	found []catalog.Record

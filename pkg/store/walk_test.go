@@ -2,17 +2,19 @@ package store
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"sync/atomic"
 	"testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 )
 
 // counted are records that count how often they are read.
 type counted struct {
-	noRecords
+	session.Records
 	below map[string][]string
 	lists int
 	reads atomic.Int64
@@ -26,7 +28,7 @@ func (c *counted) Below(dir string) ([]string, error) {
 func (c *counted) Read(subDir string) (catalog.Record, error) {
 	c.reads.Add(1)
 	if c.below[subDir] != nil {
-		return c.noRecords.Read(subDir)
+		return catalog.Record{}, fs.ErrNotExist
 	}
 	return catalog.Record{Name: path.Base(subDir), SubDir: subDir}, nil
 }

@@ -1,30 +1,14 @@
-package store
+package session
 
 import (
-	"errors"
 	"io/fs"
 	"iter"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/share"
-	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// withRecords is withCatalog for a job that only reads. On an export that has no
-// catalog, as one with static volumes only, it makes none; the job gets nil.
-func withRecords(h *share.Handle, job func(*catalog.Catalog) error) error {
-	_, err := h.Root().Lstat(volume.MetaDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return job(nil)
-	}
-	if err != nil {
-		return err
-	}
-	return withCatalog(h, job)
-}
-
-// records are what can be read of a catalog.
-type records interface {
+// Records are what can be read of a catalog.
+type Records interface {
 	Read(subDir string) (catalog.Record, error)
 	Below(dir string) ([]string, error)
 	CheckNotNested(subDir string) error
@@ -33,12 +17,12 @@ type records interface {
 	ReadGroup(name string) (catalog.Group, error)
 }
 
-// recordsOf are those of the catalog, or none where there is no catalog.
-func recordsOf(cat *catalog.Catalog) records {
-	if cat == nil {
+// Records are those of the catalog, or none where there is no catalog.
+func (s *Session) Records() Records {
+	if s.Cat == nil {
 		return noRecords{}
 	}
-	return cat
+	return s.Cat
 }
 
 type noRecords struct{}
