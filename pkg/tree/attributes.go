@@ -15,10 +15,9 @@ const (
 	specialBits = unix.S_ISUID | unix.S_ISGID | unix.S_ISVTX
 )
 
-// setAttributes gives an entry that was just made, open as fd, what the source
-// has. Each of these calls is a round trip, so none is made without need: made
-// is the entry as it came to be. Times come last, when nothing changes it any
-// more.
+// setAttributes sets the attributes of a new entry, open as fd, to those of the source.
+// made has its attributes so far: each call is a round trip, so only the necessary
+// ones are made. Times come last, when nothing changes the entry any more.
 func setAttributes(fd, dir int, name string, made, want *unix.Stat_t) error {
 	owned := made.Uid == want.Uid && made.Gid == want.Gid
 	if !owned {
@@ -35,7 +34,7 @@ func setAttributes(fd, dir int, name string, made, want *unix.Stat_t) error {
 	return fsat.SetTimes(dir, name, want.Atim, want.Mtim)
 }
 
-// setAttributesAt is setAttributes for what cannot be opened: symlinks, which
+// setAttributesAt is setAttributes for entries that cannot be opened: symlinks, which
 // have no mode of their own, fifos and sockets.
 func setAttributesAt(dir int, name string, want *unix.Stat_t) error {
 	made, err := fsat.Lstat(dir, name)
@@ -58,16 +57,15 @@ func setAttributesAt(dir int, name string, want *unix.Stat_t) error {
 	return fsat.SetTimes(dir, name, want.Atim, want.Mtim)
 }
 
-// copied tells which extended attributes belong to the content: those of
-// users, and ACLs where they show as such (NFSv3). NFSv4's own ACLs are not
-// read: that would be two more round trips for every file, nearly always to
-// learn what the mode says already.
+// copied reports whether an extended attribute belongs to the content: user attributes,
+// and POSIX ACLs (NFSv3). NFSv4 ACLs are not read: they would cost two more round trips
+// for every file, nearly always to return what the mode says.
 func copied(attr string) bool {
 	return strings.HasPrefix(attr, "user.") || strings.HasPrefix(attr, "system.posix_acl_")
 }
 
-// xattrs copies extended attributes between open files. That a file system has
-// none is no error, on either side, and is found out once.
+// xattrs copies extended attributes between open files. A file system without them, on
+// either side, is not an error and is detected once.
 func (c *copier) xattrs(dst, src int, name string) error {
 	if c.noXattrs.Load() {
 		return nil
@@ -82,7 +80,7 @@ func (c *copier) xattrs(dst, src int, name string) error {
 		}
 		value, err := sized(func(b []byte) (int, error) { return unix.Fgetxattr(src, attr, b) })
 		if errors.Is(err, unix.ENODATA) {
-			continue // removed meanwhile, or an ACL that says no more than the mode
+			continue // removed meanwhile, or an ACL equivalent to the mode
 		}
 		if err != nil {
 			return sourceErr(c.xattrError("getxattr "+attr, name, err))
@@ -102,7 +100,7 @@ func (c *copier) xattrError(op, name string, err error) error {
 	return &os.PathError{Op: op, Path: name, Err: err}
 }
 
-// sized calls get with a buffer that is large enough.
+// sized calls get with a growing buffer until it is large enough.
 func sized(get func([]byte) (int, error)) ([]byte, error) {
 	var small [256]byte
 	buf := small[:]

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childVariable makes this program one that only does what it says, so that its
-// memory is that of nothing else.
+// childVariable makes this program do only what it says, so that its memory can be
+// measured.
 const childVariable = "TREE_TEST_CHILD"
 
 type childOrder struct {
@@ -32,7 +32,7 @@ type childOrder struct {
 
 func TestMain(m *testing.M) {
 	if os.Getenv(removalVariable) != "" {
-		if err := removeAsTold(); err != nil {
+		if err := removeInChild(); err != nil {
 			panic(err)
 		}
 		return
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run does it in a process of its own.
+// run does it in a child process.
 func (o childOrder) run(t *testing.T) childOrder {
 	t.Helper()
 	began := time.Now()
@@ -137,7 +137,7 @@ func peakRSS() (mib float64, err error) {
 	return float64(kB) / 1024, err
 }
 
-// nest makes so many directories in one another, every hundredth with a file.
+// nest creates nested directories, every hundredth with a file.
 func nest(t *testing.T, dir, name string, depth int) (entries int64) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -178,7 +178,7 @@ func TestDepthNeedsNoMore(t *testing.T) {
 	}
 }
 
-// Files in one directory, each with another name outside of the tree.
+// Files in one directory, each with another link outside of the tree.
 func TestWidthNeedsNoMore(t *testing.T) {
 	const files = 40000
 	from, to := memory(t, "1g"), memory(t, "1g")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fewFiles may be open, with 4 workers.
+// fewFiles is how many files may be open with 4 workers.
 const fewFiles = 256
 
 func TestRemoveDeepNeedsNoMore(t *testing.T) {
@@ -22,7 +22,7 @@ func TestRemoveDeepNeedsNoMore(t *testing.T) {
 	mustHold(t, dir)
 }
 
-// Ten times as many entries in one directory need no more memory.
+// Ten times as many entries in a directory need no more memory.
 func TestRemoveWideNeedsNoMore(t *testing.T) {
 	const few, many = 10000, 100000
 	peak := map[int]float64{}

@@ -13,12 +13,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// ChangedSince looks for something in the tree that changed at or after a time of
-// the file server's clock, and returns its path; "." is the tree's own directory,
-// and empty means that nothing did. Whatever happens in a tree changes the ctime
-// of a file or a directory, and nobody can set that back. The server is asked
-// about each entry, whatever the kernel remembers of it. Memory and descriptors are
-// those of Count.
+// ChangedSince returns the path of an entry of the tree that changed at or after a time
+// of the file server's clock: "." for the tree's own directory, empty if nothing
+// changed. Every change in a tree updates the ctime of a file or a directory, which
+// nobody can set back. The server is asked about every entry, whatever the kernel has
+// in its cache. Memory and descriptors are bounded as for Count.
 func ChangedSince(ctx context.Context, root *os.Root, since time.Time, workers int) (string, error) {
 	top, err := openTop(root, nil)
 	if err != nil {
@@ -26,7 +25,7 @@ func ChangedSince(ctx context.Context, root *os.Root, since time.Time, workers i
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &seeker{since: since, cancel: cancel, workers: make(chan struct{}, max(workers, 1))}
+	s := &changeFinder{since: since, cancel: cancel, workers: make(chan struct{}, max(workers, 1))}
 	if err = s.check(top.src, "", "."); err == nil {
 		w := walker{visitor: s}
 		err = w.run(ctx, top)
@@ -48,27 +47,27 @@ type changeFound struct{ path string }
 
 func (e *changeFound) Error() string { return e.path + " has changed" }
 
-type seeker struct {
+type changeFinder struct {
 	reader
 	since   time.Time
-	cancel  context.CancelCauseFunc // takes the first error, and stops the rest
+	cancel  context.CancelCauseFunc // records the first error and stops all goroutines
 	workers chan struct{}
 }
 
-// entry looks at a directory before it is listed: if it has not changed, its list is
-// what it was.
-func (s *seeker) entry(ctx context.Context, l *level, e item) (*level, error) {
+// entry checks a directory before it is listed: if it has not changed, neither has its
+// listing.
+func (s *changeFinder) entry(ctx context.Context, l *level, e item) (*level, error) {
 	if e.kind == fs.ModeIrregular {
 		st, err := fsat.LstatNow(l.src, e.name)
 		if err != nil {
-			return nil, found(err, l.join(e.name))
+			return nil, asChange(err, l.join(e.name))
 		}
 		e.kind = kindOf(st.Mode)
 	}
 	if e.kind.IsDir() {
 		down, err := openLevel(l, e.name)
 		if err != nil {
-			return nil, found(err, l.join(e.name))
+			return nil, asChange(err, l.join(e.name))
 		}
 		if err := s.check(down.src, "", down.path); err != nil {
 			return nil, errors.Join(err, down.close())
@@ -89,13 +88,13 @@ func (s *seeker) entry(ctx context.Context, l *level, e item) (*level, error) {
 	return nil, nil
 }
 
-func (s *seeker) unreadable(l *level, err error) error { return found(err, l.path) }
+func (s *changeFinder) unreadable(l *level, err error) error { return asChange(err, l.path) }
 
-// check one entry, or the directory itself where it has no name.
-func (s *seeker) check(dir int, entry, name string) error {
+// check checks one entry, or the directory itself for the empty name.
+func (s *changeFinder) check(dir int, entry, name string) error {
 	changed, err := fsat.ChangeTime(dir, entry)
 	if err != nil {
-		return found(fmt.Errorf("%s: %w", name, err), name)
+		return asChange(fmt.Errorf("%s: %w", name, err), name)
 	}
 	if !changed.Before(s.since) {
 		return &changeFound{name}
@@ -103,8 +102,8 @@ func (s *seeker) check(dir int, entry, name string) error {
 	return nil
 }
 
-// found takes what is gone, or is no directory any more, for a change.
-func found(err error, name string) error {
+// asChange turns the error of an entry that was removed or replaced into a changeFound.
+func asChange(err error, name string) error {
 	if fsat.IsGone(err) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return &changeFound{name}
 	}

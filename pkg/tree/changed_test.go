@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tick waits until the file system's clock has gone on, and returns its time.
+// tick waits for the next tick of the file system's clock, and returns its time.
 func tick(t *testing.T) time.Time {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "clock")

@@ -14,54 +14,52 @@ import (
 const (
 	// countAfter is how long a copy runs before it counts how much there is to do.
 	countAfter = 2 * time.Second
-	// parallelDirs is how many directories are read at a time beside the first.
+	// parallelDirs is how many directories are read concurrently in addition to the first.
 	parallelDirs = 8
 )
 
-// errMet: the target has an entry of that name already.
-var errMet = errors.New("the name was listed twice")
+// errListedTwice: the target already has an entry of that name.
+var errListedTwice = errors.New("the name was listed twice")
 
-// CopyOptions of Copy.
+// CopyOptions are the options of Copy.
 type CopyOptions struct {
 	// Workers is how many files are copied at a time.
 	Workers int
-	// Frozen says that nobody changes the source: what goes away or shrinks during
-	// the copy fails it. Otherwise the source may be in use, and that is as if it
-	// had happened before.
+	// Frozen says that the source must not change: an entry that is removed or
+	// shrinks during the copy fails it. Otherwise the source may be in use, and such
+	// a change counts as made before the copy.
 	Frozen bool
 	// Progress is optional.
 	Progress *Progress
-	// Scratch makes an empty directory on the file system of the target, which nobody
-	// else uses and the caller removes afterwards with all that is in it. It is called
-	// at most once, and not for every tree. Without it hard links become files of
-	// their own, and a tree of more than some 50,000 levels is an error.
+	// Scratch makes an empty directory on the file system of the target. Nobody else
+	// uses it, and the caller removes it with its content after the copy. It is called
+	// at most once, and only if needed. Without Scratch, hard links become separate
+	// files, and a tree of more than some 50,000 levels is an error.
 	Scratch func() (*os.Root, error)
-	// Pause is optional. It is called before each entry and every 32 MiB at most, by
-	// several goroutines, and may wait. An error ends the copy.
+	// Pause is optional. It is called before each entry and at least every 32 MiB,
+	// concurrently, and may block. An error ends the copy.
 	Pause func(context.Context) error
-	// at is called at named steps, for tests that change the source there. An error is
-	// as if reading the source had failed.
+	// at is called at named steps, for tests that change the source there. Its error
+	// counts as a read error of the source.
 	at func(step, name string) error
 }
 
-// Copy copies what the directory from holds, and the attributes of the directory
-// itself, to the empty directory to. Files share blocks where the file system
-// can (FICLONE), are copied by the server where it can (copy_file_range) and read
-// and written otherwise. Mode with special bits, owner, times, extended
-// attributes of users, hard links, symlinks as such, holes, fifos and sockets
-// survive; devices are left out and counted. Whatever does not get to the target
-// whole fails the copy, but for what Frozen says.
+// Copy copies the content of the directory from, and the attributes of the directory
+// itself, to the empty directory to. Files share blocks if the file system supports it
+// (FICLONE), are copied by the server if it supports that (copy_file_range), and are
+// read and written otherwise. Mode with special bits, owner, times, user extended
+// attributes, hard links, symlinks, holes, fifos and sockets are preserved; devices are
+// skipped and counted. Anything that cannot be copied completely fails the copy, except
+// as described for Frozen.
 //
-// A file is copied as one reading of it found it, and once, however often its name is
-// listed. One that is replaced while it is read is read again; so is a directory.
-// Names become hard links of one file if its identity, size and change time were the
-// same when each of them was read.
+// Each file is copied once, however often readdir(3) lists its name. A file or directory
+// that is replaced while it is read is read again. Names become hard links of one file
+// if its identity, size and change time were the same when each of them was read.
 //
-// It follows no symlink and works in no directory but the two and those below. Memory
-// and descriptors do not depend on the tree. Nobody else may write to the target
-// meanwhile.
+// Copy follows no symlink and stays within the two directories. Memory and descriptors
+// do not depend on the tree. Nobody else may write to the target meanwhile.
 //
-// Errors: ErrChanged, those of Pause, and what the file systems say.
+// Errors: ErrChanged, those of Pause and of the file systems.
 func Copy(ctx context.Context, from, to *os.Root, opts CopyOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -90,14 +88,14 @@ func newCopier(opts CopyOptions, cancel context.CancelCauseFunc) *copier {
 // copier is one Copy.
 type copier struct {
 	CopyOptions
-	cancel  context.CancelCauseFunc // takes the first error, and stops the rest
+	cancel  context.CancelCauseFunc // records the first error and stops all goroutines
 	files   chan struct{}           // workers for entries that are not directories
 	dirs    chan struct{}
 	scratch scratch
 	links   links
 	names   nameMemory
 	buffers sync.Pool
-	// What turned out not to be possible between these file systems.
+	// Set once the operation has turned out to be unsupported.
 	noClone, noServerCopy, noXattrs atomic.Bool
 }
 
@@ -115,11 +113,11 @@ func (c *copier) copy(ctx context.Context, from, to *os.Root) error {
 }
 
 func (c *copier) walk(ctx context.Context, l *level) error {
-	w := walker{visitor: c, named: true, closed: frames{spill: c.spill()}}
+	w := walker{visitor: c, keepNames: true, closed: frames{spill: c.spill()}}
 	return w.run(ctx, l)
 }
 
-// spill makes files for what does not fit into memory.
+// spill returns how to make files for what does not fit into memory.
 func (c *copier) spill() func() (*os.File, error) {
 	if c.Scratch == nil {
 		return nil
@@ -133,7 +131,7 @@ func (c *copier) fail(err error) {
 	}
 }
 
-// step is where a test may come in.
+// step is a hook for tests.
 func (c *copier) step(step, name string) error {
 	if c.at == nil {
 		return nil
@@ -151,7 +149,7 @@ func (c *copier) pause(ctx context.Context) error {
 	return c.Pause(ctx)
 }
 
-// countLater counts the source once the copy turns out to take a while.
+// countLater counts the source once the copy has run for countAfter.
 func (c *copier) countLater(ctx context.Context, from *os.Root) (stop func()) {
 	if c.Progress.totalEntries.Load() != 0 {
 		return func() {}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mustBeCounted compares what a copy says of itself with what is in the target.
+// mustBeCounted compares the progress of a copy with the content of the target.
 func mustBeCounted(t *testing.T, p *Progress, to *os.Root) {
 	t.Helper()
 	size, entries, err := Count(t.Context(), to)
@@ -26,7 +26,7 @@ func mustBeCounted(t *testing.T, p *Progress, to *os.Root) {
 	}
 }
 
-const remade = 2000 // entries that are made again while they are listed
+const remade = 2000 // entries that are replaced while they are listed
 
 // remake calls do with each of them.
 func remake(dir string, do func(i int, name string) error) error {
@@ -38,7 +38,7 @@ func remake(dir string, do func(i int, name string) error) error {
 	return nil
 }
 
-// putAs puts an entry of the n-th kind there; a file with so many times the letter.
+// putAs creates an entry of the n-th kind; a file has the letter size times.
 func putAs(n int, letter string, size int, at string) error {
 	kinds := []string{"file", "directory", "symlink", "fifo", "socket"}
 	if kind := kinds[n%len(kinds)]; kind != "file" {
@@ -47,8 +47,8 @@ func putAs(n int, letter string, size int, at string) error {
 	return errors.Join(os.RemoveAll(at), os.WriteFile(at, bytes.Repeat([]byte(letter), size), 0o600))
 }
 
-// Everything is removed and made again, as something else or with less in it, while
-// the directory is listed. So many names at most are remembered.
+// Every entry is replaced by another kind or a smaller file while the directory is
+// listed, with different limits for remembered names.
 func TestCopyOfNamesListedTwice(t *testing.T) {
 	for _, most := range []int64{maxNames, remade, 50, 0} {
 		from, to := memory(t, "64m"), memory(t, "64m")
@@ -96,8 +96,8 @@ func TestCopyOfNamesListedTwice(t *testing.T) {
 	}
 }
 
-// A server that was restarted is asked again, and says that what it has just made is
-// there already.
+// After a server restart, a retransmitted request fails with EEXIST for what the first
+// one has created.
 func TestWhatAServerHasMadeTwice(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fresh bool
@@ -106,7 +106,7 @@ func TestWhatAServerHasMadeTwice(t *testing.T) {
 		want  error
 	}{
 		"made":                {true, 0, nil, nil},
-		"listed twice":        {false, 0, unix.EEXIST, errMet},
+		"listed twice":        {false, 0, unix.EEXIST, errListedTwice},
 		"cannot be there":     {true, time.Minute, unix.EEXIST, nil},
 		"after a restart":     {false, time.Minute, unix.EEXIST, unix.EEXIST},
 		"another error":       {true, 0, unix.EDQUOT, unix.EDQUOT},
@@ -117,14 +117,14 @@ func TestWhatAServerHasMadeTwice(t *testing.T) {
 				time.Sleep(tt.took)
 				return tt.says
 			})
-			if !errors.Is(err, tt.want) || errors.Is(err, errMet) != errors.Is(tt.want, errMet) {
+			if !errors.Is(err, tt.want) || errors.Is(err, errListedTwice) != errors.Is(tt.want, errListedTwice) {
 				t.Errorf("%s: %v, want %v", name, err, tt.want)
 			}
 		})
 	}
 }
 
-// NFSv3 says ESTALE of an open file that was replaced.
+// NFSv3 returns ESTALE for an open file that was replaced.
 func TestCopyOfAFileReplacedWhileRead(t *testing.T) {
 	for _, step := range []string{"opened", "read"} {
 		from, src := quick(t, testDir{"file": nil, "other": nil})
@@ -142,7 +142,7 @@ func TestCopyOfAFileReplacedWhileRead(t *testing.T) {
 	}
 }
 
-// A file that keeps being replaced fails the copy: it is there all the time.
+// A file that keeps being replaced fails the copy, as it exists all the time.
 func TestCopyOfAFileThatIsNeverTheSame(t *testing.T) {
 	from, _ := root(t, testDir{"file": nil})
 	to, _ := root(t, testDir{})
@@ -198,8 +198,8 @@ func TestCopyOfADirectoryReplacedWhileRead(t *testing.T) {
 	}
 }
 
-// A name of a file that was written to since its first name was copied has the new
-// content, also where both are names of one inode.
+// A link to a file that was written to after its first name was copied has the new
+// content, even if both are names of one inode.
 func TestCopyOfALinkThatChanged(t *testing.T) {
 	from, src := quick(t, testDir{"a": nil})
 	if err := os.Link(filepath.Join(src, "a"), filepath.Join(src, "b")); err != nil {
@@ -229,7 +229,7 @@ func TestCopyOfALinkThatChanged(t *testing.T) {
 	}
 }
 
-// What cannot be linked is copied.
+// Files that cannot be linked are copied.
 func TestCopyOfLinksToAnotherFileSystem(t *testing.T) {
 	from, src := quick(t, testDir{"a": nil})
 	for _, name := range []string{"b", "c"} {
@@ -252,11 +252,11 @@ func TestCopyOfLinksToAnotherFileSystem(t *testing.T) {
 	mustBeCounted(t, p, to)
 }
 
-// What is known in memory of linked files is bounded; links are found without it.
+// The memory for linked files is bounded; links are found without it.
 func TestCopyOfMoreLinksThanAreKnown(t *testing.T) {
 	var l links
 	for i := range 10 * maxKnown {
-		l.note(fileState{id: identity{1, uint64(i)}})
+		l.remember(fileState{id: identity{1, uint64(i)}})
 	}
 	if len(l.known) > maxKnown {
 		t.Errorf("%d are known", len(l.known))
@@ -279,7 +279,7 @@ func TestCopyOfMoreLinksThanAreKnown(t *testing.T) {
 	}
 }
 
-// Whoever removes a copy in the making ends it: it is gone, and not written to by others.
+// Removing an unfinished copy ends it: nothing is written to it any more.
 func TestCopyThatIsRemoved(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(file string) error

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// describe lists a tree with everything that a copy keeps.
+// describe lists a tree with everything that a copy preserves.
 func describe(t testing.TB, dir string) []string {
 	t.Helper()
 	var out []string
@@ -70,7 +70,7 @@ func mustCopy(t *testing.T, from, to *os.Root, opts CopyOptions) *Progress {
 	return opts.Progress
 }
 
-// scratchFor makes a directory beside the target, as the caller of Copy has one.
+// scratchFor makes a scratch directory beside the target, as callers of Copy do.
 func scratchFor(to *os.Root) func() (*os.Root, error) {
 	return func() (*os.Root, error) {
 		dir, err := os.MkdirTemp(filepath.Dir(to.Name()), "scratch-")
@@ -183,7 +183,7 @@ func TestCopyKeepsHoles(t *testing.T) {
 	}
 }
 
-// put makes an entry of a kind in the place of what is there.
+// put replaces what is at a path by an entry of a kind.
 func put(kind, at string) error {
 	if err := os.RemoveAll(at); err != nil {
 		return err
@@ -203,7 +203,7 @@ func put(kind, at string) error {
 	return nil
 }
 
-// once calls do when the copy comes to the step for the first time.
+// once calls do when the copy reaches the step for the first time.
 func once(step, name string, do func() error) func(string, string) error {
 	var done sync.Once
 	return func(at, of string) (err error) {
@@ -214,8 +214,8 @@ func once(step, name string, do func() error) func(string, string) error {
 	}
 }
 
-// An entry that becomes something else after it was listed is copied as what it is
-// then, also when it would block whoever opens it.
+// An entry whose type changes after it was listed is copied with its new type, even one
+// that would block open(2).
 func TestCopyOfWhatChanges(t *testing.T) {
 	kinds := []string{"file", "directory", "symlink", "fifo", "socket", "gone"}
 	for _, listed := range kinds[:5] {
@@ -234,7 +234,7 @@ func TestCopyOfWhatChanges(t *testing.T) {
 			if replaced != nil {
 				t.Fatal(replaced)
 			}
-			// The tree's own directory has the time that it had when it was opened.
+			// The tree's own directory keeps the time it had when it was opened.
 			if got, want := describe(t, dst)[1:], describe(t, src)[1:]; !slices.Equal(got, want) {
 				t.Errorf("%s became %s: got\n%s\nwant\n%s", listed, then, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}

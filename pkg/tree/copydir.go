@@ -12,8 +12,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// entry implements visitor. Directories take another goroutine when there is one to
-// take, and this one otherwise: it may wait for workers, but no worker waits for it.
+// entry implements visitor. A directory gets a goroutine of its own if one is free, and
+// this one otherwise: it may wait for workers, but no worker waits for it.
 func (c *copier) entry(ctx context.Context, l *level, e item) (down *level, err error) {
 	if err := c.pause(ctx); err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func (c *copier) entry(ctx context.Context, l *level, e item) (down *level, err 
 	}
 	e.fresh = e.tries == 0 && l.names.isNew(e.name)
 	if e.kind == fs.ModeIrregular {
-		if e.kind, err = c.look(l, e.name); err != nil {
+		if e.kind, err = c.kindNow(l, e.name); err != nil {
 			return nil, c.unlessGone(l, err)
 		}
 	}
@@ -38,13 +38,13 @@ func (c *copier) entry(ctx context.Context, l *level, e item) (down *level, err 
 	}
 	l.work.Go(func() {
 		defer func() { <-c.files }()
-		c.fail(c.other(ctx, l, e))
+		c.fail(c.nonDirectory(ctx, l, e))
 	})
 	return nil, nil
 }
 
-// look asks the server what an entry is now.
-func (c *copier) look(l *level, name string) (fs.FileMode, error) {
+// kindNow asks the server for the current type of an entry.
+func (c *copier) kindNow(l *level, name string) (fs.FileMode, error) {
 	st, err := fsat.LstatNow(l.src, name)
 	if err != nil {
 		return 0, sourceError{err}
@@ -52,19 +52,19 @@ func (c *copier) look(l *level, name string) (fs.FileMode, error) {
 	return kindOf(st.Mode), nil
 }
 
-// unlessGone counts a name out that is not there any more.
+// unlessGone returns the error unless the entry was removed, which it counts.
 func (c *copier) unlessGone(l *level, err error) error {
 	var source sourceError
 	if c.Frozen || !errors.As(err, &source) || !fsat.IsGone(err) {
 		return err
 	}
-	l.cut.Store(true)
+	l.missed.Store(true)
 	c.Progress.gone.Add(1)
 	return nil
 }
 
-// again tells whether the error calls for another look at the name.
-func (c *copier) again(err error) bool {
+// retriable reports whether the name should be looked up again after the error.
+func (c *copier) retriable(err error) bool {
 	if errors.Is(err, ErrChanged) {
 		return true
 	}
@@ -76,10 +76,10 @@ func (c *copier) directory(ctx context.Context, l *level, e item) (*level, error
 	down, err := c.enter(l, e)
 	switch {
 	case err == nil:
-	case errors.Is(err, errMet):
+	case errors.Is(err, errListedTwice):
 		return nil, nil
-	case c.again(err):
-		return nil, l.lookAgain(e.name, e.tries)
+	case c.retriable(err):
+		return nil, l.retryLater(e.name, e.tries)
 	default:
 		return nil, err
 	}
@@ -92,14 +92,14 @@ func (c *copier) directory(ctx context.Context, l *level, e item) (*level, error
 		defer func() { <-c.dirs }()
 		err := c.walk(ctx, down)
 		if err == nil {
-			err = c.left(ctx, l, down)
+			err = c.returned(ctx, l, down)
 		}
 		c.fail(errors.Join(err, down.close()))
 	})
 	return nil, nil
 }
 
-// enter opens a directory and makes its copy.
+// enter opens a directory and creates its copy.
 func (c *copier) enter(l *level, e item) (down *level, err error) {
 	down, err = openLevel(l, e.name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -121,28 +121,28 @@ func (c *copier) enter(l *level, e item) (down *level, err error) {
 // unreadable implements visitor.
 func (c *copier) unreadable(l *level, err error) error {
 	err = sourceError{fmt.Errorf("%s: %w", l.path, err)}
-	if !c.again(err) {
+	if !c.retriable(err) {
 		return err
 	}
-	l.cut.Store(true)
+	l.missed.Store(true)
 	l.incomplete = true
 	return nil
 }
 
-// leave implements visitor. Nothing changes the attributes of the copy any more.
+// leave implements visitor. It sets the attributes of the copy, which is complete.
 func (c *copier) leave(_ context.Context, l *level) error {
 	err := c.step("leave", l.path)
 	if err == nil {
 		err = c.xattrs(l.dst, l.src, l.path)
 	}
-	if err != nil && !c.again(err) {
+	if err != nil && !c.retriable(err) {
 		return err
 	}
 	if err != nil {
-		l.cut.Store(true)
+		l.missed.Store(true)
 		l.incomplete = true
 	}
-	if l.cut.Load() && l.name == "" && !l.alive() {
+	if l.missed.Load() && l.name == "" && !l.alive() {
 		return sourceError{fmt.Errorf("the directory itself was removed: %w", fs.ErrNotExist)}
 	}
 	made, err := fsat.Stat(l.dst, l.path)
@@ -152,10 +152,10 @@ func (c *copier) leave(_ context.Context, l *level) error {
 	return setAttributes(l.dst, l.dst, ".", &made, &l.want)
 }
 
-// left implements visitor. It takes the directory for copied if that is what its name
-// is still, or if all of it was read.
-func (c *copier) left(ctx context.Context, above, l *level) error {
-	if l.cut.Load() {
+// returned implements visitor. The directory counts as copied if all of it was read, or
+// if its name still refers to it.
+func (c *copier) returned(ctx context.Context, above, l *level) error {
+	if l.missed.Load() {
 		whole, err := c.still(above, l)
 		if err != nil {
 			return err
@@ -171,8 +171,8 @@ func (c *copier) left(ctx context.Context, above, l *level) error {
 	return nil
 }
 
-// still tells whether what was missing in a directory was missing because somebody
-// removed that, and not because somebody put another directory in its place.
+// still reports whether entries were missing because they were removed, and not because
+// the directory itself was replaced.
 func (c *copier) still(above, l *level) (bool, error) {
 	if l.incomplete || !l.alive() {
 		return false, nil
@@ -187,8 +187,8 @@ func (c *copier) still(above, l *level) (bool, error) {
 	return identityOf(&st) == l.id, nil
 }
 
-// lost implements visitor: what was copied of the directory is removed, and its name
-// is looked up again.
+// lost implements visitor: it removes what was copied of the directory and has its name
+// looked up again.
 func (c *copier) lost(ctx context.Context, above *level, f *frame) error {
 	if c.Frozen {
 		return sourceError{&movedError{above.join(f.name)}}
@@ -198,10 +198,10 @@ func (c *copier) lost(ctx context.Context, above *level, f *frame) error {
 	}
 	c.Progress.entries.Add(-f.Entries)
 	c.Progress.bytes.Add(-f.Bytes)
-	return above.lookAgain(f.name, f.Tries)
+	return above.retryLater(f.name, f.Tries)
 }
 
-// removeAt removes what is in a directory of the target.
+// removeAt removes an entry of a directory of the target.
 func removeAt(ctx context.Context, dir int, name string, workers int) error {
 	fd, err := fsat.Duplicate(dir)
 	if err != nil {

@@ -13,28 +13,28 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// other copies an entry that is no directory, whatever it has become since it was
-// listed. If it has become a directory, that is left to the walk.
-func (c *copier) other(ctx context.Context, l *level, e item) error {
+// nonDirectory copies an entry that is not a directory, even if its type has changed
+// since it was listed. One that has become a directory is left to the walk.
+func (c *copier) nonDirectory(ctx context.Context, l *level, e item) error {
 	for tries := e.tries; ; tries++ {
 		err := c.step("try", l.join(e.name))
 		if err == nil {
 			err = c.copyAs(ctx, l, e)
 		}
 		switch {
-		case err == nil, errors.Is(err, errMet):
+		case err == nil, errors.Is(err, errListedTwice):
 			return nil
-		case !c.again(err):
+		case !c.retriable(err):
 			return err
 		case tries >= maxTries:
 			return fmt.Errorf("%s: %w: %w", l.join(e.name), ErrChanged, err)
 		}
 		e.fresh = false
-		if e.kind, err = c.look(l, e.name); err != nil {
+		if e.kind, err = c.kindNow(l, e.name); err != nil {
 			return c.unlessGone(l, err)
 		}
 		if e.kind.IsDir() {
-			return l.lookAgain(e.name, tries)
+			return l.retryLater(e.name, tries)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (c *copier) copyAs(ctx context.Context, l *level, e item) (err error) {
 	case e.kind&(fs.ModeNamedPipe|fs.ModeSocket) != 0:
 		err = c.special(l, e)
 	default:
-		// A device of the server's or of some node must not come to be in a volume.
+		// Skipped: a volume must not give access to devices of the server or a node.
 		c.Progress.devices.Add(1)
 		return nil
 	}
@@ -61,7 +61,7 @@ func (c *copier) copyAs(ctx context.Context, l *level, e item) (err error) {
 
 func (c *copier) file(ctx context.Context, l *level, e item) error {
 	name := e.name
-	// O_NONBLOCK, should it have become a fifo, which has no writer.
+	// O_NONBLOCK, in case it has become a fifo without a writer.
 	src, err := fsat.Open(l.src, name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return c.openError(l, name, err)
@@ -83,8 +83,8 @@ func (c *copier) file(ctx context.Context, l *level, e item) error {
 	return c.newFile(ctx, l, e, src, &st)
 }
 
-// openError is ErrChanged when the entry is no file: a symlink (ELOOP), a socket
-// (ENXIO), or a device, which a mount may forbid to open (EACCES).
+// openError returns ErrChanged if the entry is no longer a file: a symlink (ELOOP), a
+// socket (ENXIO), or a device, which mount options may forbid to open (EACCES).
 func (c *copier) openError(l *level, name string, err error) error {
 	for _, e := range []unix.Errno{unix.ELOOP, unix.ENXIO, unix.ENODEV} {
 		if errors.Is(err, e) {
@@ -92,24 +92,24 @@ func (c *copier) openError(l *level, name string, err error) error {
 		}
 	}
 	if errors.Is(err, unix.EACCES) {
-		if kind, lookErr := c.look(l, name); lookErr == nil && !kind.IsRegular() {
+		if kind, lookErr := c.kindNow(l, name); lookErr == nil && !kind.IsRegular() {
 			return ErrChanged
 		}
 	}
 	return sourceError{err}
 }
 
-// newFile makes the copy of an open file. Whatever goes wrong, fsync and close
-// included, fails it; a copy whose source is gone is removed.
+// newFile copies an open file. Any error, of fsync and close as well, fails the copy; a
+// partial copy whose source is gone is removed.
 func (c *copier) newFile(ctx context.Context, l *level, e item, src int, st *unix.Stat_t) error {
 	name, flags := e.name, unix.O_WRONLY|unix.O_CREAT|unix.O_NONBLOCK
 	if !e.fresh {
-		flags |= unix.O_EXCL // a name that is listed twice has its copy already
+		flags |= unix.O_EXCL // a name may be listed twice
 	}
 	dst, err := fsat.Open(l.dst, name, flags, st.Mode&permBits)
 	if err != nil {
-		if errors.Is(err, fs.ErrExist) { // the client itself tells O_EXCL's own file
-			return errMet
+		if errors.Is(err, fs.ErrExist) { // not of a retransmission, which the client recognizes
+			return errListedTwice
 		}
 		return err
 	}
@@ -131,13 +131,13 @@ func (c *copier) newFile(ctx context.Context, l *level, e item, src int, st *uni
 	return err
 }
 
-// longCall is how long a call takes at least during which a server was restarted.
+// longCall is the minimum duration of a call that spans a restart of the server.
 const longCall = 5 * time.Second
 
-// make calls do, which makes the entry in the target. A name that is there already was
-// listed twice: errMet. But if nothing of that name can be there, the server has made
-// it, and is asked again because its answer was lost in a restart. Where that cannot be
-// told apart, EEXIST is an error.
+// make calls do, which creates the entry in the target. If the name exists, it was
+// listed twice: errListedTwice. If it cannot have existed, the server has created it
+// and the request was retransmitted after a restart. If that cannot be told apart,
+// EEXIST is an error.
 func (e item) make(do func() error) error {
 	began := time.Now()
 	err := fsat.Restart(do)
@@ -147,14 +147,14 @@ func (e item) make(do func() error) error {
 	case e.fresh:
 		return nil
 	case time.Since(began) < longCall:
-		return errMet
+		return errListedTwice
 	}
 	return err
 }
 
 func (c *copier) symlink(l *level, e item) error {
 	name := e.name
-	// One descriptor for both, so that they are of the same symlink.
+	// A single descriptor, so that attributes and target are of the same symlink.
 	src, err := fsat.Open(l.src, name, unix.O_PATH, 0)
 	if err != nil {
 		return sourceError{err}
@@ -177,7 +177,7 @@ func (c *copier) symlink(l *level, e item) error {
 	return setAttributesAt(l.dst, name, &st)
 }
 
-// special makes a fifo or a socket anew. Neither has content.
+// special creates a fifo or a socket. Neither has content.
 func (c *copier) special(l *level, e item) error {
 	name := e.name
 	st, err := fsat.Lstat(l.src, name)

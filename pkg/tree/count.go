@@ -11,15 +11,15 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// Count returns what Copy would copy of the tree. It costs no more than listing
-// the directories, and what goes away meanwhile is not counted. Memory and descriptors
-// do not depend on the width of the tree, and on its depth as said of Copy without
+// Count returns how much of the tree Copy would copy. It lists directories and stats
+// files; entries removed meanwhile are not counted. Memory and descriptors do not
+// depend on the width of the tree. Its depth is limited as for Copy without
 // CopyOptions.Scratch.
 func Count(ctx context.Context, from *os.Root) (bytes, entries int64, err error) {
 	return count(ctx, from, nil)
 }
 
-// count keeps in a file what does not fit into memory.
+// count is Count with a file for what does not fit into memory.
 func count(ctx context.Context, from *os.Root, spill func() (*os.File, error)) (bytes, entries int64, err error) {
 	top, err := openTop(from, nil)
 	if err != nil {
@@ -64,10 +64,10 @@ func notGone(err error) error {
 	return err
 }
 
-// reader is what walks have in common that only read.
+// reader implements visitor as far as all read-only walks have in common.
 type reader struct{}
 
 func (reader) unreadable(_ *level, err error) error             { return notGone(err) }
 func (reader) leave(context.Context, *level) error              { return nil }
-func (reader) left(context.Context, *level, *level) error       { return nil }
+func (reader) returned(context.Context, *level, *level) error   { return nil }
 func (reader) lost(_ context.Context, _ *level, f *frame) error { return &movedError{f.name} }

@@ -15,17 +15,17 @@ import (
 
 const (
 	bufferSize = 256 << 10
-	// serverCopyFrom is the size from which the server is asked to copy by
-	// itself: below, a read and a write are no more round trips and quicker.
+	// serverCopyFrom is the size from which the server is asked to copy by itself:
+	// below, a read and a write take no more round trips and are faster.
 	serverCopyFrom = 128 << 10
-	// serverCopyChunk is how much the server copies between two looks at ctx.
+	// serverCopyChunk is how much the server copies between two checks of ctx.
 	serverCopyChunk = 32 << 20
-	// sparseFrom is the size from which it is worth asking where the holes are.
+	// sparseFrom is the size from which asking for holes pays off.
 	sparseFrom = 64 << 10
 	blockSize  = 512 // of st_blocks
 )
 
-// transfer is the content of one file on its way.
+// transfer copies the content of one file.
 type transfer struct {
 	c        *copier
 	l        *level
@@ -33,17 +33,18 @@ type transfer struct {
 	name     string
 	size     int64
 	sparse   bool
-	// end is how far the target has been written, counted what progress knows of.
+	// end is how far the target has been written; counted is what progress includes.
 	end, counted int64
 }
 
-// fill makes the new file what the source is, which had these attributes.
+// fill copies content and attributes to the new file. want has the attributes of the
+// source.
 func (t *transfer) fill(ctx context.Context, want *unix.Stat_t) error {
 	made, err := fsat.Stat(t.dst, t.name)
 	if err != nil {
 		return err
 	}
-	if made.Nlink == 0 { // with the directory that it was made in
+	if made.Nlink == 0 { // removed with its directory
 		return &os.PathError{Op: "open", Path: t.l.join(t.name), Err: unix.ENOENT}
 	}
 	if made.Size != 0 || made.Nlink != 1 {
@@ -56,8 +57,8 @@ func (t *transfer) fill(ctx context.Context, want *unix.Stat_t) error {
 		return err
 	}
 	if t.size > 0 {
-		// A full disk may show only here, and data written later would change the
-		// times. NFS writes on close in any case.
+		// ENOSPC may only show here, and data written later would change the times. NFS
+		// writes on close in any case.
 		if err := fsat.Restart(func() error { return unix.Fsync(t.dst) }); err != nil {
 			return &os.PathError{Op: "fsync", Path: t.name, Err: err}
 		}
@@ -65,8 +66,8 @@ func (t *transfer) fill(ctx context.Context, want *unix.Stat_t) error {
 	return setAttributes(t.dst, t.l.dst, t.name, &made, want)
 }
 
-// data copies what src held when it was opened: what is appended meanwhile is
-// left out, what is cut off meanwhile is missing, neither is an error unless the
+// data copies the content that src had when it was opened. Data appended meanwhile is
+// left out, and data truncated meanwhile is missing, which is an error only if the
 // source is frozen.
 func (t *transfer) data(ctx context.Context) error {
 	if t.size == 0 {
@@ -89,7 +90,7 @@ func (t *transfer) data(ctx context.Context) error {
 		off = to
 	}
 	if t.sparse {
-		// What was cut off looks like a hole.
+		// Truncated data looks like a hole.
 		st, err := fsat.Stat(t.src, t.name)
 		if err != nil {
 			return sourceError{err}
@@ -107,7 +108,7 @@ func (t *transfer) data(ctx context.Context) error {
 	return nil
 }
 
-// shrank takes note of where the source ends.
+// shrank records that the source is shorter than before.
 func (t *transfer) shrank(size int64) error {
 	if size >= t.size {
 		return nil
@@ -126,8 +127,8 @@ func (t *transfer) count(n int64) {
 	t.c.Progress.move()
 }
 
-// clone makes the target share the source's blocks. That it cannot be done for
-// this pair of file systems is found out once.
+// clone makes the target share the source's blocks. File systems that do not support it
+// are detected once.
 func (t *transfer) clone() (done bool, err error) {
 	if t.c.noClone.Load() {
 		return false, nil
@@ -145,7 +146,7 @@ func (t *transfer) clone() (done bool, err error) {
 	return false, nil
 }
 
-// fatal tells the errors that a copy by other means would meet again.
+// fatal reports whether copying by other means would fail with the same error.
 func fatal(err error) bool {
 	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EIO, unix.EROFS} {
 		if errors.Is(err, e) {
@@ -155,8 +156,8 @@ func fatal(err error) bool {
 	return false
 }
 
-// extent is the next part that has data, from off on. At the end of the data it
-// is the empty one at the end of the file.
+// extent returns the next range with data at or after off; after the last one, the
+// empty range at the end of the file.
 func (t *transfer) extent(off int64) (from, to int64) {
 	if !t.sparse {
 		return off, t.size
@@ -175,20 +176,21 @@ func (t *transfer) extent(off int64) (from, to int64) {
 	return from, min(to, t.size)
 }
 
-// copyRange returns how far the source went.
+// copyRange returns the offset that it has reached, which is less than to at the end of
+// the source.
 func (t *transfer) copyRange(ctx context.Context, off, to int64) (int64, error) {
-	// Where nobody tells the holes, as with NFSv3, the server would fill them.
+	// The server would fill holes that it does not report, as with NFSv3.
 	if blind := t.sparse && off == 0 && to == t.size; !blind {
 		var err error
-		if off, err = t.byServer(ctx, off, to); err != nil || off == to {
+		if off, err = t.serverCopy(ctx, off, to); err != nil || off == to {
 			return off, err
 		}
 	}
-	return t.byHand(ctx, off, to)
+	return t.readWrite(ctx, off, to)
 }
 
-// byServer copies with copy_file_range, as far as that goes.
-func (t *transfer) byServer(ctx context.Context, off, to int64) (int64, error) {
+// serverCopy copies with copy_file_range(2) as far as possible.
+func (t *transfer) serverCopy(ctx context.Context, off, to int64) (int64, error) {
 	for off < to && to-off >= serverCopyFrom && !t.c.noServerCopy.Load() {
 		if err := t.c.pause(ctx); err != nil {
 			return off, err
@@ -200,21 +202,21 @@ func (t *transfer) byServer(ctx context.Context, off, to int64) (int64, error) {
 		})
 		switch {
 		case err == nil && n == 0:
-			return off, nil // the end of the file, or so it says: reading decides
+			return off, nil // maybe the end of the file: reading decides
 		case fatal(err):
 			return off, fmt.Errorf("copy %s: %w", t.name, err)
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOSYS):
 			t.c.noServerCopy.Store(true)
 			return off, nil
 		case err != nil:
-			return off, nil //nolint:nilerr // the rest is copied by hand, or that says why not
+			return off, nil //nolint:nilerr // readWrite copies the rest or returns the error
 		}
 		off = t.advance(off, n)
 	}
 	return off, nil
 }
 
-func (t *transfer) byHand(ctx context.Context, off, to int64) (int64, error) {
+func (t *transfer) readWrite(ctx context.Context, off, to int64) (int64, error) {
 	buf := t.c.buffers.Get().(*[bufferSize]byte)
 	defer t.c.buffers.Put(buf)
 	for off < to {
@@ -237,7 +239,7 @@ func (t *transfer) byHand(ctx context.Context, off, to int64) (int64, error) {
 			return off, nil
 		}
 		if t.sparse && zero(buf[:n]) {
-			// NFSv3 cannot tell where the holes are.
+			// NFSv3 does not report holes.
 			t.count(int64(n))
 			off += int64(n)
 			continue

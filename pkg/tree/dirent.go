@@ -18,15 +18,15 @@ const listingBuffer = 32 << 10
 // dirent is one entry of a directory as getdents64(2) lists it.
 type dirent struct {
 	name string
-	// kind has the type bits of fs.FileMode; fs.ModeIrregular means that the file
-	// system does not tell the type.
+	// kind has the type bits of fs.FileMode; fs.ModeIrregular if the file system does
+	// not report the type.
 	kind fs.FileMode
-	// next is where the listing goes on after this entry, for listing.seek.
+	// next is the offset after this entry, for listing.seek.
 	next int64
 }
 
-// listing reads an open directory one buffer at a time, so that it needs the same
-// memory for any number of entries. It does not own the descriptor.
+// listing reads an open directory one buffer at a time, so that its memory does not
+// depend on the number of entries. It does not own the descriptor.
 type listing struct {
 	fd   int
 	buf  []byte // allocated by the first read
@@ -66,7 +66,7 @@ func (l *listing) fill() error {
 	return nil
 }
 
-// parse takes one struct linux_dirent64 off the buffer: d_ino and d_off of 8
+// parse removes one struct linux_dirent64 from the buffer: d_ino and d_off of 8
 // bytes, d_reclen of 2, d_type of 1, d_name up to its NUL.
 func (l *listing) parse() (dirent, bool) {
 	const reclenAt, typeAt, nameAt = 16, 18, 19
@@ -84,8 +84,8 @@ func (l *listing) parse() (dirent, bool) {
 	}, true
 }
 
-// seek continues the listing at dirent.next of an entry, also one that another
-// listing of the same directory returned; 0 is the beginning.
+// seek continues the listing at dirent.next of an entry, which another listing of the
+// same directory may have returned; 0 is the beginning.
 func (l *listing) seek(offset int64) error {
 	l.left = nil
 	err := fsat.Restart(func() error {

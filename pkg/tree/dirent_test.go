@@ -47,7 +47,7 @@ func TestListingTellsKinds(t *testing.T) {
 	}
 }
 
-// A directory that was closed in the middle of its listing is read on from there.
+// The listing of a directory that was closed meanwhile continues where it stopped.
 func TestListingGoesOnElsewhere(t *testing.T) {
 	_, dir := root(t, testDir{})
 	for i := range 1500 {

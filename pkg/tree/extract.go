@@ -17,13 +17,13 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// errUnsafe: the archive names something outside of the tree.
+// errUnsafe: the archive refers to something outside of the tree.
 var errUnsafe = errors.New("unsafe archive")
 
 // Extract unpacks a tar archive, gzip-compressed or not, into the empty directory
-// to. It refuses absolute names, names with ".." and hard links to such, writes
-// through no symlink, and leaves devices out. Anything but a whole archive is an
-// error. Memory does not depend on the archive.
+// to. It refuses absolute names, names with ".." and hard links to such names, writes
+// through no symlink, and skips devices. A truncated archive is an error. Memory does
+// not depend on the archive.
 func Extract(ctx context.Context, r io.Reader, compressed bool, to *os.Root, p *Progress) error {
 	if p == nil {
 		p = &Progress{}
@@ -36,26 +36,26 @@ func Extract(ctx context.Context, r io.Reader, compressed bool, to *os.Root, p *
 		defer z.Close() //nolint:errcheck // the checksum is checked by reading to the end
 		r = z
 	}
-	x := &extractor{to: to, progress: p, way: []wayDir{{name: "."}}}
+	x := &extractor{to: to, progress: p, open: []openDir{{name: "."}}}
 	if err := x.all(ctx, tar.NewReader(r)); err != nil {
 		return fmt.Errorf("read archive: %w", err)
 	}
-	// To the end, where gzip has its checksum.
+	// Read to the end, where gzip has its checksum.
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return fmt.Errorf("read archive: %w", err)
 	}
-	return x.leave("")
+	return x.finishDirs("")
 }
 
-// longestName bounds how deep an archive's directories are.
+// longestName bounds the depth of an archive's directories.
 const longestName = 32 << 10
 
 type extractor struct {
 	to       *os.Root
 	progress *Progress
-	// way is where the last member was put: the tree itself and each directory on the
-	// way there. They get their attributes when the archive goes on elsewhere.
-	way []wayDir
+	// open has the directory of the last member and its parents, from the tree's own.
+	// They get their attributes when the archive continues elsewhere.
+	open []openDir
 }
 
 func (x *extractor) all(ctx context.Context, archive *tar.Reader) error {
@@ -80,7 +80,7 @@ func (x *extractor) all(ctx context.Context, archive *tar.Reader) error {
 	}
 }
 
-// inside is the name below the tree, "." for the tree itself.
+// inside returns the cleaned name below the tree, "." for the tree itself.
 func inside(name string) (string, error) {
 	if strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) {
 		return "", fmt.Errorf("%w: name %q", errUnsafe, name)
@@ -103,13 +103,13 @@ func (x *extractor) member(ctx context.Context, name string, h *tar.Header, cont
 	if name == "." {
 		return fmt.Errorf("%w: the tree itself is not a directory", errUnsafe)
 	}
-	parent, err := x.goTo(path.Dir(name))
+	parent, err := x.enterDir(path.Dir(name))
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
 	base := path.Base(name)
-	// A later member of the same name replaces the earlier, as tar(1) does.
+	// A later member replaces an earlier one of the same name, as with tar(1).
 	if info, err := parent.Lstat(base); err == nil && !info.IsDir() {
 		if err := parent.Remove(base); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (x *extractor) file(ctx context.Context, parent *os.Root, name string, h *t
 	return errors.Join(err, f.Close())
 }
 
-// counted counts what is read, and stops when ctx ends.
+// counted counts the bytes read, and fails when ctx ends.
 type counted struct {
 	ctx      context.Context //nolint:containedctx // io.Reader has no other way
 	r        io.Reader
@@ -177,14 +177,13 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// link makes a hard link to an earlier member, which must not be a symlink's
-// idea of one.
+// link creates a hard link to an earlier member. It follows no symlink to that.
 func (x *extractor) link(target string, parent *os.Root, name string) error {
 	target, err := inside(target)
 	if err != nil {
 		return err
 	}
-	from, err := x.open(path.Dir(target), pass)
+	from, err := x.walkTo(path.Dir(target), noVisit)
 	if err != nil {
 		return err
 	}
@@ -210,7 +209,7 @@ func accessTime(h *tar.Header) time.Time {
 	return h.AccessTime
 }
 
-// headerStat is what a tar member says of itself.
+// headerStat returns the attributes in the header of a tar member.
 func headerStat(h *tar.Header) *unix.Stat_t {
 	kind := uint32(0)
 	if h.Typeflag == tar.TypeSymlink {

@@ -96,7 +96,7 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// An archive may come back to a directory, which has its attributes by then.
+// An archive may return to a directory whose attributes have been set already.
 func TestExtractIntoADirectoryAgain(t *testing.T) {
 	then, later := time.Unix(1e9, 0), time.Unix(1e9+7, 0)
 	b := pack(t,
@@ -123,16 +123,16 @@ func TestExtractIntoADirectoryAgain(t *testing.T) {
 	}
 }
 
-// What is kept of directories is the way to the last member.
+// Only the directories that lead to the last member are kept.
 func TestExtractKeepsNoDirectories(t *testing.T) {
 	var members []tar.Header
 	for i := range 2000 {
 		members = append(members, tar.Header{Typeflag: tar.TypeDir, Name: fmt.Sprintf("%d/b/c", i), Mode: 0o755})
 	}
 	to, _ := quick(t, testDir{})
-	x := &extractor{to: to, progress: &Progress{}, way: []wayDir{{name: "."}}}
-	if err := x.all(t.Context(), tar.NewReader(bytes.NewReader(pack(t, members...)))); err != nil || len(x.way) != 4 {
-		t.Errorf("%d directories are kept, %v", len(x.way), err)
+	x := &extractor{to: to, progress: &Progress{}, open: []openDir{{name: "."}}}
+	if err := x.all(t.Context(), tar.NewReader(bytes.NewReader(pack(t, members...)))); err != nil || len(x.open) != 4 {
+		t.Errorf("%d directories are kept, %v", len(x.open), err)
 	}
 	long := pack(t, tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("d/", longestName) + "f"})
 	if err := Extract(t.Context(), bytes.NewReader(long), false, to, nil); !errors.Is(err, errUnsafe) {
@@ -140,7 +140,7 @@ func TestExtractKeepsNoDirectories(t *testing.T) {
 	}
 }
 
-// hostile archives that must be refused, with the world around them unharmed.
+// hostile archives that must be refused without changing anything around them.
 func hostile() map[string][]tar.Header {
 	return map[string][]tar.Header{
 		"absolute":              {{Typeflag: tar.TypeReg, Name: "/escaped"}},
@@ -174,7 +174,7 @@ func TestExtractStaysInside(t *testing.T) {
 			t.Errorf("%s: beside it are %v, %v", name, names, err)
 		}
 	}
-	// A link to a symlink, or a file over one, is a matter of the tree alone.
+	// A link to a symlink, or a file over one, stays within the tree.
 	around, dir := root(t, testDir{"canary": testDir{"keep": nil}, "in": testDir{}})
 	to, err := around.OpenRoot("in")
 	if err != nil {
@@ -207,7 +207,7 @@ func FuzzExtract(f *testing.F) {
 		f.Add(pack(f, members...))
 	}
 	f.Add(pack(f, tar.Header{Typeflag: tar.TypeDir, Name: "./d"}, tar.Header{Typeflag: tar.TypeReg, Name: "./d/f"}))
-	// One tree around all of them: what escapes from any of them shows in it.
+	// One tree around all of them, in which any escape would show.
 	around, dir := root(f, testDir{"canary": testDir{"keep": nil}})
 	before := describe(f, filepath.Join(dir, "canary"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -15,39 +15,40 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-type wayDir struct {
-	name string       // from the tree on
-	want *unix.Stat_t // nil leaves it as it was made
+type openDir struct {
+	name string       // below the tree
+	want *unix.Stat_t // nil leaves its attributes alone
 }
 
-// goTo opens a directory of the tree, making what is missing, and follows no symlink
-// that an earlier member may have put there. It leaves those that do not lead there.
-func (x *extractor) goTo(name string) (*os.Root, error) {
-	if err := x.leave(name); err != nil {
+// enterDir opens a directory of the tree and creates missing ones. It follows no symlink
+// that an earlier member may have created. Directories that do not lead there are
+// finished.
+func (x *extractor) enterDir(name string) (*os.Root, error) {
+	if err := x.finishDirs(name); err != nil {
 		return nil, err
 	}
-	known := len(x.way)
-	return x.open(name, func(dir *os.Root, name string, depth int, made bool) error {
+	known := len(x.open)
+	return x.walkTo(name, func(dir *os.Root, name string, depth int, made bool) error {
 		if depth < known {
 			return nil
 		}
-		next := wayDir{name: name}
+		next := openDir{name: name}
 		if made {
 			x.progress.entries.Add(1)
-		} else { // left before: it is to be then as it is now
+		} else { // finished before: it keeps its attributes
 			st, err := statRoot(dir)
 			if err != nil {
 				return err
 			}
 			next.want = &st
 		}
-		x.way = append(x.way, next)
+		x.open = append(x.open, next)
 		return nil
 	})
 }
 
-// open opens a directory of the tree and calls visit for each one on the way.
-func (x *extractor) open(name string, visit func(dir *os.Root, name string, depth int, made bool) error) (*os.Root, error) {
+// walkTo opens a directory of the tree and calls visit for it and its parents.
+func (x *extractor) walkTo(name string, visit func(dir *os.Root, name string, depth int, made bool) error) (*os.Root, error) {
 	dir, err := x.to.OpenRoot(".")
 	if err != nil || name == "." {
 		return dir, err
@@ -89,24 +90,24 @@ func statRoot(dir *os.Root) (st unix.Stat_t, err error) {
 }
 
 func (x *extractor) directory(name string, h *tar.Header) error {
-	dir, err := x.goTo(name)
+	dir, err := x.enterDir(name)
 	if err != nil {
 		return err
 	}
 	dir.Close()
-	x.way[len(x.way)-1].want = headerStat(h)
+	x.open[len(x.open)-1].want = headerStat(h)
 	return nil
 }
 
-// leave gives directories their attributes, other than those that lead to name; the
-// empty name leads nowhere.
-func (x *extractor) leave(name string) error {
-	for len(x.way) > 0 {
-		last := x.way[len(x.way)-1]
+// finishDirs sets the attributes of the open directories that do not lead to name; with
+// the empty name, of all.
+func (x *extractor) finishDirs(name string) error {
+	for len(x.open) > 0 {
+		last := x.open[len(x.open)-1]
 		if name != "" && (last.name == "." || strings.HasPrefix(name+"/", last.name+"/")) {
 			return nil
 		}
-		x.way = x.way[:len(x.way)-1]
+		x.open = x.open[:len(x.open)-1]
 		if err := x.finish(last); err != nil {
 			return fmt.Errorf("directory %s: %w", last.name, err)
 		}
@@ -114,11 +115,11 @@ func (x *extractor) leave(name string) error {
 	return nil
 }
 
-func (x *extractor) finish(d wayDir) error {
+func (x *extractor) finish(d openDir) error {
 	if d.want == nil {
 		return nil
 	}
-	dir, err := x.open(d.name, pass)
+	dir, err := x.walkTo(d.name, noVisit)
 	if err != nil {
 		return err
 	}
@@ -132,5 +133,5 @@ func (x *extractor) finish(d wayDir) error {
 	})
 }
 
-// pass is a visit that does nothing.
-func pass(*os.Root, string, int, bool) error { return nil }
+// noVisit is a visit that does nothing.
+func noVisit(*os.Root, string, int, bool) error { return nil }

@@ -8,31 +8,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frame is what a walk keeps of a directory whose descriptors it closed to go on
-// further down.
+// frame is what a walk keeps of a directory whose descriptors it closed to descend
+// further.
 type frame struct {
 	dirState
-	name string // in the directory above; a walk that only reads leaves it out
-	// again are names in it that have to be looked up again.
-	again []retry
+	name string // in the directory above; empty without walker.keepNames
+	// retries are names in it that have to be looked up again.
+	retries []retry
 }
 
 // dirState is the part of a frame that has a fixed size.
 type dirState struct {
 	ID   identity
-	Next int64 // where its listing goes on
+	Next int64 // offset of its listing
 	Seen int64 // entries that its listing returned
-	// Entries and Bytes below it that were copied.
+	// Entries and Bytes that were copied below it.
 	Entries, Bytes int64
-	// What the copy of the directory gets when nothing changes it any more.
+	// Attributes of the copy, which are set last.
 	Mode, UID, GID uint32
 	Atim, Mtim     unix.Timespec
 	Tries          uint8 // how often its name was looked up again
 	// As in level.
-	Ended, Cut, Incomplete bool
+	Ended, Missed, Incomplete bool
 }
 
-// identity of a file among those that exist at the same time.
+// identity tells files apart that exist at the same time.
 type identity struct{ Dev, Ino uint64 }
 
 func identityOf(st *unix.Stat_t) identity {
@@ -45,7 +45,7 @@ type retry struct {
 	tries uint8
 }
 
-var errBadFrame = errors.New("what was noted of a directory cannot be read back")
+var errBadFrame = errors.New("the saved state of a directory cannot be read back")
 
 func (f *frame) append(b []byte) ([]byte, error) {
 	b, err := binary.Append(b, binary.LittleEndian, &f.dirState)
@@ -53,7 +53,7 @@ func (f *frame) append(b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", errBadFrame, err)
 	}
 	b = appendString(b, f.name)
-	for _, r := range f.again {
+	for _, r := range f.retries {
 		b = append(appendString(b, r.name), r.tries)
 	}
 	return b, nil
@@ -77,7 +77,7 @@ func parseFrame(b []byte) (frame, error) {
 			return frame{}, errBadFrame
 		}
 		r.tries, b = b[0], b[1:]
-		f.again = append(f.again, r)
+		f.retries = append(f.retries, r)
 	}
 	if !ok {
 		return frame{}, errBadFrame

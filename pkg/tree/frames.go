@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// spillBlock is how many bytes of frames are moved to the spill file at a time;
-	// in memory are at most twice as many.
+	// spillBlock is how many bytes of frames are moved to the spill file at a time; at
+	// most twice as many are in memory.
 	spillBlock = 256 << 10
-	// framesInMemory bounds the frames of a walk without a spill file. It is enough for
-	// more than 100,000 levels, which have no names there.
+	// framesInMemory bounds the frames of a walk without a spill file. Without names
+	// that is enough for more than 100,000 levels.
 	framesInMemory = 16 << 20
 )
 
 var errTooDeep = errors.New("directories are nested too deeply")
 
-// frames is a stack: a bounded part of it is in memory and the rest in a file.
+// frames is a stack with a bounded part in memory and the rest in a file.
 type frames struct {
-	// spill makes the file; nil keeps all in memory, up to framesInMemory.
+	// spill makes the file; nil keeps everything in memory, up to framesInMemory.
 	spill func() (*os.File, error)
 
 	depth  int
 	buf    []byte // each frame between two copies of its length
 	file   *os.File
-	blocks []uint32 // the sizes of what is in the file, in order
+	blocks []uint32 // sizes of the blocks in the file, in order
 	end    int64    // of the file
 }
 
@@ -57,8 +57,8 @@ func (s *frames) push(f *frame) error {
 	return nil
 }
 
-// spillOldest moves the older half of the buffer to the file. The other half stays,
-// so that a walk which goes up and down does not write and read all the time.
+// spillOldest moves the older half of the buffer to the file. The other half stays, so
+// that a walk that goes up and down does not write and read all the time.
 func (s *frames) spillOldest() error {
 	end := 0
 	for end < spillBlock {
@@ -80,7 +80,7 @@ func (s *frames) spillOldest() error {
 	return nil
 }
 
-// pop takes the frame that was pushed last.
+// pop removes and returns the frame that was pushed last.
 func (s *frames) pop() (frame, error) {
 	if len(s.buf) == 0 && len(s.blocks) > 0 {
 		last := int64(s.blocks[len(s.blocks)-1])
@@ -123,7 +123,7 @@ func (s *frames) truncate(depth int) error {
 	return nil
 }
 
-// each calls do with every frame, the first one first, as long as it returns true.
+// each calls do with every frame, oldest first, as long as it returns true.
 func (s *frames) each(do func(*frame) (bool, error)) error {
 	at := int64(0)
 	for _, size := range s.blocks {

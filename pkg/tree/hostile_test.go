@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remover removes "tree" while do is called once, before the first change.
+// remover removes "tree" and calls do once, before the first change.
 func removeWhile(t *testing.T, r *os.Root, do func() error) error {
 	t.Helper()
 	in, err := r.Open(".")
@@ -31,7 +31,7 @@ func removeWhile(t *testing.T, r *os.Root, do func() error) error {
 	return err
 }
 
-// Directories that were listed have become something else when they are opened.
+// Directories are replaced between being listed and being opened.
 func TestRemoveWhatWasReplaced(t *testing.T) {
 	for what, replace := range map[string]func(name string) error{
 		"fifo":    func(name string) error { return unix.Mkfifo(name, 0o600) },
@@ -57,7 +57,7 @@ func TestRemoveWhatWasReplaced(t *testing.T) {
 	}
 }
 
-// What somebody rescues from the trash is left alone from the next look on.
+// Content that is moved out of the trash is left alone once that is noticed.
 func TestRemoveLeavesWhatIsMovedAway(t *testing.T) {
 	files := testDir{}
 	for i := range 2000 {
@@ -77,7 +77,7 @@ func TestRemoveLeavesWhatIsMovedAway(t *testing.T) {
 	}
 }
 
-// A directory that is filled again and again is left, and everything else goes.
+// A directory that keeps being filled stays, and everything else is removed.
 func TestRemoveWhatIsWrittenTo(t *testing.T) {
 	r, dir := quick(t, testDir{"tree": testDir{"a": testDir{"f": nil}, "busy": testDir{"f": nil}, "c": testDir{"f": nil}}})
 	in, err := r.Open(".")
@@ -100,7 +100,7 @@ func TestRemoveWhatIsWrittenTo(t *testing.T) {
 	}
 }
 
-// A removal that ended anywhere is completed by the next one.
+// A removal that was interrupted anywhere is completed by the next one.
 func TestRemoveGoesOn(t *testing.T) {
 	r, dir := quick(t, testDir{})
 	in, err := r.Open(".")

@@ -15,14 +15,14 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// maxTries bounds how often a name is looked up again because something else was
-// there, or nothing, when it came to be read.
+// maxTries bounds how often a name is looked up again because its entry was replaced or
+// removed before it could be read.
 const maxTries = 16
 
-// ErrChanged is that of a copy of something that is replaced whenever it is looked at.
-var ErrChanged = errors.New("something else keeps being put in its place")
+// ErrChanged says that an entry of the source was replaced on every try to copy it.
+var ErrChanged = errors.New("it keeps being replaced")
 
-// sourceError is an error that came from reading the source.
+// sourceError is an error of reading the source.
 type sourceError struct{ error }
 
 func (e sourceError) Unwrap() error { return e.error }
@@ -34,36 +34,36 @@ func sourceErr(err error) error {
 	return sourceError{err}
 }
 
-// level is a directory on the way from the top of a walk to where it is. It is open.
+// level is an open directory on the path from the top of a walk to its position.
 type level struct {
 	name string
 	path string // for messages, and shortened where it is long
 	id   identity
 	descriptors
-	// want is what it was like when it was opened.
+	// want has its attributes when it was opened.
 	want unix.Stat_t
-	// tries is how often the name was looked up again before.
+	// tries is how often its name was looked up again.
 	tries uint8
 
 	entries listing
 	names   names // of a copy
-	next    int64 // where the listing goes on after the last entry
-	seen    int64 // entries that it returned
+	next    int64 // offset of the listing after the last entry
+	seen    int64 // entries that the listing returned
 	ended   bool
-	// resumed: the listing goes on where another descriptor stopped, and has returned
-	// nothing yet. If it has to begin again, repeats says that this is no harm.
+	// resumed: the listing continues where another descriptor stopped, and has returned
+	// nothing yet. repeats: it may start over, as entries may be listed twice.
 	resumed, repeats bool
 
-	// work is what other goroutines do with the descriptors.
+	// work waits for other goroutines that use the descriptors.
 	work         sync.WaitGroup
 	count, bytes atomic.Int64 // of what was copied
-	cut          atomic.Bool  // something in it was gone before it could be read
-	incomplete   bool         // so was the rest of its listing
+	missed       atomic.Bool  // an entry was gone before it could be read
+	incomplete   bool         // the rest of its listing could not be read
 	mu           sync.Mutex
-	again        []retry
+	retries      []retry
 }
 
-// openTop opens the directory and, unless it is nil, that of its copy.
+// openTop opens the directory and, unless it is nil, its copy.
 func openTop(from, to *os.Root) (*level, error) {
 	l := &level{path: ".", descriptors: descriptors{-1, -1}}
 	var err error
@@ -81,7 +81,7 @@ func openTop(from, to *os.Root) (*level, error) {
 	return l, nil
 }
 
-// openLevel opens a directory of the level above, and no copy of it.
+// openLevel opens a directory of the level above, but not its copy.
 func openLevel(above *level, name string) (*level, error) {
 	src, err := fsat.Open(above.src, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -95,38 +95,38 @@ func openLevel(above *level, name string) (*level, error) {
 	return l, nil
 }
 
-// lookAgain has an entry looked up again after those that the walk is at.
-func (l *level) lookAgain(name string, tries uint8) error {
+// retryLater schedules another lookup of an entry.
+func (l *level) retryLater(name string, tries uint8) error {
 	if tries >= maxTries {
 		return fmt.Errorf("%s: %w", l.join(name), ErrChanged)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.again = append(l.again, retry{name, tries + 1})
+	l.retries = append(l.retries, retry{name, tries + 1})
 	return nil
 }
 
-func (l *level) unfinished() bool {
+func (l *level) hasRetries() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.again) > 0
+	return len(l.retries) > 0
 }
 
-func (l *level) takeAgain() (retry, bool) {
+func (l *level) popRetry() (retry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.again) == 0 {
+	if len(l.retries) == 0 {
 		return retry{}, false
 	}
-	r := l.again[len(l.again)-1]
-	l.again = l.again[:len(l.again)-1]
+	r := l.retries[len(l.retries)-1]
+	l.retries = l.retries[:len(l.retries)-1]
 	return r, true
 }
 
-// nextItem returns what is to be looked up again first: there is never more of it
-// than goroutines at work.
+// nextItem returns retries before new entries, so that there are never more of them
+// than concurrent goroutines.
 func (l *level) nextItem() (item, error) {
-	if r, ok := l.takeAgain(); ok {
+	if r, ok := l.popRetry(); ok {
 		return item{name: r.name, kind: fs.ModeIrregular, tries: r.tries}, nil
 	}
 	if l.ended {
@@ -168,14 +168,14 @@ func (l *level) join(name string) string {
 	return p
 }
 
-// frame is what is kept of the level. Nobody works in it any more.
+// frame returns the state to keep of a level that nobody works in any more.
 func (l *level) frame() frame {
 	return frame{
-		name: l.name, again: l.again,
+		name: l.name, retries: l.retries,
 		dirState: dirState{
 			ID: l.id, Next: l.next, Seen: l.seen, Ended: l.ended, Entries: l.count.Load(), Bytes: l.bytes.Load(),
 			Mode: l.want.Mode, UID: l.want.Uid, GID: l.want.Gid, Atim: l.want.Atim, Mtim: l.want.Mtim,
-			Tries: l.tries, Cut: l.cut.Load(), Incomplete: l.incomplete,
+			Tries: l.tries, Missed: l.missed.Load(), Incomplete: l.incomplete,
 		},
 	}
 }

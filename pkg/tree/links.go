@@ -15,8 +15,8 @@ import (
 // maxKnown bounds what is kept in memory of files with several names.
 const maxKnown = 16 << 10
 
-// fileState is what two names have in common that were one unchanged file when each
-// of them was opened.
+// fileState identifies an unchanged file: two names are links of the same file if it is
+// the same when each of them is opened.
 type fileState struct {
 	id    identity
 	ctime unix.Timespec
@@ -27,22 +27,22 @@ func stateOf(st *unix.Stat_t) fileState {
 	return fileState{identityOf(st), st.Ctim, st.Size}
 }
 
-// name in the scratch directory.
+// name is its name in the scratch directory.
 func (s fileState) name() string {
 	return fmt.Sprintf("file-%x-%x-%x-%x-%x", s.id.Dev, s.id.Ino, s.ctime.Sec, s.ctime.Nsec, s.size)
 }
 
-// links has the names that are one file become one file in the target. The copy of
-// the first name is linked into the scratch directory, and the other names from there:
-// in memory is nothing that the others depend on.
+// links preserves hard links. The copy of a file's first name is linked into the scratch
+// directory, and its other names from there, so that nothing needed for them is in
+// memory.
 type links struct {
 	mu    sync.Mutex
 	busy  map[fileState]chan struct{}
 	known map[identity]fileState
-	full  bool // known is not all there is
+	full  bool // known is incomplete
 }
 
-// hold waits until nobody else makes a name of the file.
+// hold waits until no other goroutine copies a name of the file.
 func (l *links) hold(ctx context.Context, s fileState) (release func(), err error) {
 	for {
 		l.mu.Lock()
@@ -71,16 +71,16 @@ func (l *links) hold(ctx context.Context, s fileState) (release func(), err erro
 	}, nil
 }
 
-// met tells whether a name of the file is known to have been copied, and whether it
-// may be in the scratch directory in this state.
-func (l *links) met(s fileState) (known, maybe bool) {
+// seen reports whether a name of the file is known to have been copied, and whether the
+// file may be in the scratch directory in this state.
+func (l *links) seen(s fileState) (known, maybe bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	have, known := l.known[s.id]
 	return known, l.full || known && have == s
 }
 
-func (l *links) note(s fileState) {
+func (l *links) remember(s fileState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.known == nil {
@@ -93,7 +93,7 @@ func (l *links) note(s fileState) {
 	l.known[s.id] = s
 }
 
-// linkOrFile makes one of several names of an open file.
+// linkOrFile copies one of several names of an open file.
 func (c *copier) linkOrFile(ctx context.Context, l *level, e item, src int, st *unix.Stat_t) error {
 	s := stateOf(st)
 	release, err := c.links.hold(ctx, s)
@@ -105,13 +105,13 @@ func (c *copier) linkOrFile(ctx context.Context, l *level, e item, src int, st *
 	if err != nil {
 		return err
 	}
-	known, maybe := c.links.met(s)
+	known, maybe := c.links.seen(s)
 	if maybe {
 		err := e.make(func() error { return fsat.Link(dir, s.name(), l.dst, e.name) })
 		switch {
-		case err == nil, errors.Is(err, errMet):
+		case err == nil, errors.Is(err, errListedTwice):
 			return err
-		case errors.Is(err, fs.ErrNotExist): // or the target is, which shows now
+		case errors.Is(err, fs.ErrNotExist): // or the target is missing, which shows below
 		case noLink(err):
 			known = true
 		default:
@@ -124,12 +124,12 @@ func (c *copier) linkOrFile(ctx context.Context, l *level, e item, src int, st *
 	if known {
 		c.Progress.unlinked.Add(1)
 	}
-	return c.noteLink(l, e.name, dir, s)
+	return c.rememberLink(l, e.name, dir, s)
 }
 
-// noteLink puts the copy where further names are linked from, instead of one that has
-// as many names as it can have.
-func (c *copier) noteLink(l *level, name string, dir int, s fileState) error {
+// rememberLink links the copy into the scratch directory for further names. It replaces
+// one that has reached the limit of links.
+func (c *copier) rememberLink(l *level, name string, dir int, s fileState) error {
 	err := fsat.Link(l.dst, name, dir, s.name())
 	if errors.Is(err, fs.ErrExist) {
 		err = fsat.Unlink(dir, s.name())
@@ -140,12 +140,12 @@ func (c *copier) noteLink(l *level, name string, dir int, s fileState) error {
 	if err != nil && !noLink(err) {
 		return err
 	}
-	c.links.note(s) // where there are no links, each name becomes a file of its own
+	c.links.remember(s) // without links, each name becomes a separate file
 	return nil
 }
 
-// noLink tells that a file cannot have one more name: EMLINK, or the others where the
-// file system has no hard links.
+// noLink reports whether the file cannot have another link: EMLINK, or the other errors
+// of file systems without hard links.
 func noLink(err error) bool {
 	for _, e := range []unix.Errno{unix.EMLINK, unix.EPERM, unix.EOPNOTSUPP, unix.ENOSYS, unix.EXDEV} {
 		if errors.Is(err, e) {

@@ -5,27 +5,27 @@ import (
 	"sync/atomic"
 )
 
-// maxNames is how many names a copy remembers of the directories that it has open.
+// maxNames is how many names of open directories a copy remembers.
 const maxNames = 64 << 10
 
-// memory of names for all directories of a copy.
+// nameMemory is shared by the names of all directories of a copy.
 type nameMemory struct {
 	seed maphash.Seed
 	used atomic.Int64
 	max  int64
 }
 
-// names are those of one directory that were listed, by their hashes, as far as there
-// is room. A file whose name is new in its directory is made without O_EXCL, which
-// costs NFS one more round trip and the server one more write.
+// names are the hashes of a directory's listed names, as far as there is room. A file
+// whose name is new in its directory is created without O_EXCL, which costs NFS another
+// round trip and the server another write.
 type names struct {
 	memory *nameMemory
 	seen   map[uint64]struct{}
-	// partial: some names were not noted.
+	// partial: some names were not recorded.
 	partial bool
 }
 
-// isNew tells whether the name is certainly new, and notes it.
+// isNew reports whether the name is certainly new, and records it.
 func (n *names) isNew(name string) bool {
 	if n.memory == nil || n.partial {
 		return false
@@ -47,7 +47,7 @@ func (n *names) isNew(name string) bool {
 	return true
 }
 
-// forget makes room for the names of other directories.
+// forget drops the names, which makes room for those of other directories.
 func (n *names) forget() {
 	if n.memory != nil {
 		n.memory.used.Add(-int64(len(n.seen)))

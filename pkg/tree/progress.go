@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Progress of a Copy, to be read at any time.
+// Progress of a Copy. It is safe for concurrent use.
 type Progress struct {
 	bytes, entries           atomic.Int64
 	totalBytes, totalEntries atomic.Int64
@@ -20,18 +20,18 @@ func (p *Progress) Bytes() int64 { return p.bytes.Load() }
 // Entries that have been copied: files, directories, links and the rest.
 func (p *Progress) Entries() int64 { return p.entries.Load() }
 
-// Gone counts entries that went away before they could be copied.
+// Gone counts entries that were removed before they could be copied.
 func (p *Progress) Gone() int64 { return p.gone.Load() }
 
-// Devices counts device nodes, which are left out.
+// Devices counts device nodes, which are skipped.
 func (p *Progress) Devices() int64 { return p.devices.Load() }
 
-// Unlinked counts hard links that became files of their own, because the file was
-// changed meanwhile or cannot have as many names. Of very many it counts some.
+// Unlinked counts hard links that became separate files, because the file was changed
+// meanwhile or has reached the limit of links. Of very many it counts only some.
 func (p *Progress) Unlinked() int64 { return p.unlinked.Load() }
 
-// Moves tells whether there is any progress: it returns another value as long as
-// entries are looked at and bytes are copied.
+// Moves returns a counter that changes as long as entries are visited and bytes are
+// copied: a copy that hangs keeps its value.
 func (p *Progress) Moves() int64 {
 	n := p.moves.Load()
 	if part := p.part.Load(); part != nil {
@@ -42,20 +42,20 @@ func (p *Progress) Moves() int64 {
 
 func (p *Progress) move() { p.moves.Add(1) }
 
-// Reset begins anew, as the copy does that it is of.
+// Reset zeroes the counters when the copy restarts.
 func (p *Progress) Reset() {
 	for _, n := range []*atomic.Int64{&p.bytes, &p.entries, &p.totalBytes, &p.totalEntries, &p.gone, &p.devices, &p.unlinked} {
 		n.Store(0)
 	}
 }
 
-// SetTotal says how much there is to copy.
+// SetTotal sets how much there is to copy.
 func (p *Progress) SetTotal(bytes, entries int64) {
 	p.totalBytes.Store(bytes)
 	p.totalEntries.Store(entries)
 }
 
-// Left is how much is still to be copied, as far as it is known.
+// Left returns how much is still to be copied, 0 if unknown.
 func (p *Progress) Left() (bytes, entries int64) {
 	if part := p.part.Load(); part != nil {
 		return part.progress.Left()
@@ -63,7 +63,7 @@ func (p *Progress) Left() (bytes, entries int64) {
 	return max(p.totalBytes.Load()-p.bytes.Load(), 0), max(p.totalEntries.Load()-p.entries.Load(), 0)
 }
 
-// String is the progress in words, such as "41%, 1.2 of 2.9 GiB, 8123 files".
+// String describes the progress, such as "41%, 1.2 of 2.9 GiB, 8123 files".
 func (p *Progress) String() string {
 	if part := p.part.Load(); part != nil {
 		return part.String()
@@ -85,8 +85,8 @@ type part struct {
 
 func (p *part) String() string { return fmt.Sprintf("%d of %d: %s", p.n, p.of, &p.progress) }
 
-// Part begins the n-th of the parts that the work consists of. Until the next one
-// begins, p tells how far this one is.
+// Part starts the n-th of several parts of the work. Until the next one starts, p
+// reports the progress of this one.
 func (p *Progress) Part(n, of int) *Progress {
 	next := &part{n: n, of: of}
 	next.progress.moves.Store(p.Moves() + 1)

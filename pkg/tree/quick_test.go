@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a directory of a tmpfs, which lists a name again that was removed and made
-// again.
+// memory is a directory on a tmpfs, which lists a name again that was removed and
+// created again.
 func memory(t *testing.T, size string) *os.Root {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func memory(t *testing.T, size string) *os.Root {
 	return r
 }
 
-// quick is root in memory, where that can be had.
+// quick is root in memory if possible.
 func quick(t *testing.T, content testDir) (*os.Root, string) {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removalVariable makes this program one that only removes a tree.
+// removalVariable makes this program only remove a tree.
 const removalVariable = "TREE_TEST_REMOVAL"
 
 type (
-	// removalOrder is what such a process is to remove.
+	// removalOrder says what such a process has to remove.
 	removalOrder struct {
 		Name    string
 		Workers int
@@ -24,7 +24,7 @@ type (
 		dir     string
 		uid     uint32
 	}
-	// removalReport is what came of it.
+	// removalReport is its result.
 	removalReport struct {
 		Removed  int64
 		Left, By string // the path and why
@@ -33,7 +33,7 @@ type (
 	}
 )
 
-func removeAsTold() error {
+func removeInChild() error {
 	var o removalOrder
 	if err := json.Unmarshal([]byte(os.Getenv(removalVariable)), &o); err != nil {
 		return err
@@ -58,7 +58,7 @@ func removeAsTold() error {
 	return json.NewEncoder(os.Stdout).Encode(report)
 }
 
-// run removes a tree in a process of its own.
+// run removes a tree in a child process.
 func (o removalOrder) run(t *testing.T) removalReport {
 	t.Helper()
 	b, err := json.Marshal(o)

@@ -1,5 +1,5 @@
-// Package tree works on whole directory trees of an export, several entries at
-// a time, since over a network most of the time is waiting for answers.
+// Package tree copies, removes and compares whole directory trees of an export. It works
+// on several entries concurrently, as most of the time is spent waiting for the server.
 package tree
 
 import (
@@ -16,47 +16,45 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// Removal removes trees that others may still change. Its memory and descriptors
-// do not grow with the depth of a tree or the width of a directory.
+// Removal removes trees that others may still change. Its memory and descriptors do not
+// grow with the depth of a tree or the width of a directory.
 //
-// It follows no symlink and enters no other file system: every directory is opened
-// from its parent. What a mode forbids, it allows its owner (u+rwx) and tries again.
+// It follows no symlink and enters no other file system: every directory is opened from
+// its parent. Where a directory's mode denies access, it adds u+rwx and retries.
 type Removal struct {
 	// Workers is how many directories are emptied at a time.
 	Workers int
-	// Before is optional. It is called before each change, by several goroutines at
-	// a time, with how many the removal has made so far; an error ends the removal
-	// and is returned.
+	// Before is optional. It is called before each change, concurrently, with the number
+	// of changes made so far; its error ends the removal and is returned.
 	Before func(ctx context.Context, changes int64) error
-	// Found is optional. It is told how many more entries are known to be there,
-	// which is negative when some are gone.
+	// Found is optional. It is called with how many more entries are known to be left,
+	// negative when some have been removed.
 	Found func(n int64)
 }
 
-// ErrWritten is the Err of a LeftError when a directory is filled by others as
-// fast as it is emptied.
-var ErrWritten = errors.New("it is still written to")
+// ErrWritten is the Err of a LeftError when others fill a directory as fast as it is
+// emptied.
+var ErrWritten = errors.New("it is still being written to")
 
 // ErrMountPoint is the Err of a LeftError when another file system is mounted in
 // the tree.
 var ErrMountPoint = errors.New("another file system is mounted there")
 
-// LeftError says that some of a tree could not be removed; the rest is gone.
+// LeftError says that part of a tree could not be removed; the rest is gone.
 type LeftError struct {
-	// Path of one of the entries left, from the name of the tree on.
+	// Path of one of the entries left, beginning with the name of the tree.
 	Path string
-	// Err is why: ErrWritten, ErrMountPoint or what the server said.
+	// Err is the reason: ErrWritten, ErrMountPoint or an error of the server.
 	Err error
 }
 
 func (e *LeftError) Error() string { return e.Path + ": " + e.Err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the reason.
 func (e *LeftError) Unwrap() error { return e.Err }
 
-// Remove removes name, which has no slash, in parent with all that is below it, and
-// returns how many entries went. That name, or anything below it, is gone already
-// is no error.
+// Remove removes name, which has no slash, from parent with everything below it, and
+// returns how many entries it removed. Entries that are already gone are not an error.
 //
 // Errors: *LeftError; that of Before; context.Cause when ctx ends.
 func (r Removal) Remove(ctx context.Context, parent *os.File, name string) (removed int64, err error) {
@@ -68,7 +66,7 @@ func (r Removal) Remove(ctx context.Context, parent *os.File, name string) (remo
 	})
 }
 
-// Empty removes all that dir holds, as Remove does, and leaves dir.
+// Empty removes the content of dir as Remove does, but not dir.
 func (r Removal) Empty(ctx context.Context, dir *os.File) (removed int64, err error) {
 	return r.run(ctx, dir.Name(), dir, func(ctx context.Context, w *remover, d *directory) {
 		d.base = newBase(d)
@@ -112,12 +110,12 @@ func (r Removal) run(ctx context.Context, name string, in *os.File, do func(cont
 	return w.removed.Load(), err
 }
 
-// remover is a Removal at work on a tree.
+// remover is one run of a Removal.
 type remover struct {
 	Removal
 	// fail ends the removal.
 	fail func(error)
-	// slots are the workers beside the calling goroutine.
+	// slots are the workers in addition to the calling goroutine.
 	slots chan struct{}
 	large chan struct{} // large pieces of listings in use
 	dev   uint64        // of the file system that the tree is in
@@ -135,9 +133,9 @@ func (w *remover) found(n int64) {
 	}
 }
 
-// leave notes that an entry stays. That somebody writes is said only where
-// nothing else is wrong.
-func (w *remover) leave(d *directory, name string, err error) {
+// keep records an entry that stays. ErrWritten is only reported if there is no other
+// reason.
+func (w *remover) keep(d *directory, name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.left == nil || errors.Is(w.left.Err, ErrWritten) && !errors.Is(err, ErrWritten) {
@@ -145,15 +143,15 @@ func (w *remover) leave(d *directory, name string, err error) {
 	}
 }
 
-// trouble sorts out why an entry of d could not be removed: because it is gone
-// after all, which is true, because of the server, which ends the removal, or
-// because of the entry, which is left.
-func (w *remover) trouble(d *directory, name string, err error) (gone bool) {
+// failed handles the error of removing an entry of d. It returns true if the entry is
+// gone after all, ends the removal if the server is the reason, and keeps the entry
+// otherwise.
+func (w *remover) failed(d *directory, name string, err error) (gone bool) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return true
 	case errors.Is(err, unix.ESTALE) && d.gone():
-		return true // another controller removes the tree too, and was faster
+		return true // another controller removes the tree as well
 	}
 	for _, server := range []error{unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
 		if errors.Is(err, server) {
@@ -161,7 +159,7 @@ func (w *remover) trouble(d *directory, name string, err error) (gone bool) {
 			return false
 		}
 	}
-	w.leave(d, name, err)
+	w.keep(d, name, err)
 	return false
 }
 

@@ -12,18 +12,18 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// Bytes of a directory's listing in memory at a time, for each directory that is open:
-// some hundred entries, or some thousand for the first largePieces of them. A change
-// to a directory ends what the NFS client knows of its listing, and what it asks for
-// next is long, however little of it is read.
+// Sizes in bytes of the buffer for a directory's listing: some hundred entries, or some
+// thousand for the first largePieces open directories. A change to a directory
+// invalidates the listing in an NFS client's cache, and the client then fetches much of
+// it again, however little is read.
 const (
 	pieceSize      = 16 << 10
 	largePieceSize = 128 << 10
 	largePieces    = 32
 )
 
-//nolint:gochecknoglobals // pools are shared by all
-var pieces, largeOnes = pieceOf(pieceSize), pieceOf(largePieceSize)
+//nolint:gochecknoglobals // pools are shared by all removals
+var pieces, largeBuffers = pieceOf(pieceSize), pieceOf(largePieceSize)
 
 func pieceOf(size int) *sync.Pool {
 	return &sync.Pool{New: func() any {
@@ -32,20 +32,20 @@ func pieceOf(size int) *sync.Pool {
 	}}
 }
 
-// piece is a buffer for a listing. Release it after use.
+// piece returns a buffer for a listing, to be released after use.
 func (w *remover) piece() (buf []byte, release func()) {
 	pool, free := pieces, func() {}
 	select {
 	case w.large <- struct{}{}:
-		pool, free = largeOnes, func() { <-w.large }
+		pool, free = largeBuffers, func() { <-w.large }
 	default:
 	}
 	b := pool.Get().(*[]byte) //nolint:forcetypeassert // nothing else is put in
 	return *b, func() { pool.Put(b); free() }
 }
 
-// open opens a directory of d if it is of the same file system. It does not wait
-// for anybody, whatever has been put in its place.
+// open opens a directory of d if it is of the same file system. It does not block,
+// whatever has replaced the directory.
 func (w *remover) open(d *directory, name string) (*directory, error) {
 	fd := -1
 	err := d.allowed(name, func() (err error) {
@@ -70,15 +70,15 @@ func (w *remover) open(d *directory, name string) (*directory, error) {
 
 func (d *directory) close() { _ = unix.Close(d.fd) } // only read
 
-// rewind makes the next listing begin anew.
+// rewind restarts the listing.
 func (d *directory) rewind() error {
 	_, err := unix.Seek(d.fd, 0, 0)
 	return err
 }
 
-// unlink removes an entry of d that is no directory or, with AT_REMOVEDIR, is an
-// empty one. An error that is returned says what it is instead, and is nobody's
-// yet; all others are taken care of.
+// unlink removes an entry of d that is not a directory or, with AT_REMOVEDIR, an empty
+// directory. It returns only errors that say what the entry is instead, which the
+// caller handles; all others have been handled.
 func (w *remover) unlink(ctx context.Context, d *directory, name string, flags int) (gone bool, err error) {
 	if !w.before(ctx) {
 		return false, nil
@@ -95,10 +95,10 @@ func (w *remover) unlink(ctx context.Context, d *directory, name string, flags i
 	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
 		return false, err
 	}
-	return w.trouble(d, name, &os.PathError{Op: "remove", Path: name, Err: err}), nil
+	return w.failed(d, name, &os.PathError{Op: "remove", Path: name, Err: err}), nil
 }
 
-// move moves a directory of d to the base.
+// move renames a directory of d into the base.
 func (w *remover) move(ctx context.Context, d *directory, name string) error {
 	if !w.before(ctx) {
 		return ctx.Err()
@@ -120,8 +120,8 @@ func (w *remover) move(ctx context.Context, d *directory, name string) error {
 	return nil
 }
 
-// allowed does what the server may refuse because of the mode of the directory or,
-// where a name is given, of that entry of it, and does it again once the owner may.
+// allowed calls do, which the server may refuse because of the mode of the directory or,
+// if a name is given, of that entry. It then adds u+rwx and calls do again.
 func (d *directory) allowed(name string, do func() error) error {
 	err := do()
 	if !errors.Is(err, fs.ErrPermission) {
@@ -137,7 +137,7 @@ func (d *directory) allowed(name string, do func() error) error {
 	return err
 }
 
-// unlock lets the owner use the directory, unless it is not of the tree.
+// unlock adds u+rwx to the directory, unless it does not belong to the tree.
 func (d *directory) unlock() bool {
 	d.unlocking.Do(func() {
 		if d.base == nil {
@@ -149,7 +149,7 @@ func (d *directory) unlock() bool {
 	return d.unlocked
 }
 
-// unlockAt lets the owner use a directory that it may not even open.
+// unlockAt adds u+rwx to a directory that its owner may not even open.
 func unlockAt(dir int, name string) error {
 	fd, err := fsat.Open(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -17,38 +17,38 @@ import (
 )
 
 const (
-	// maxDepth is how far below its base a directory is emptied where it is. A deeper
-	// one is moved to the base first. It bounds what each worker has open.
+	// maxDepth is how deep below its base a directory is emptied in place. A deeper one
+	// is moved to the base first. It bounds the descriptors of each worker.
 	maxDepth = 32
-	// maxBases is how many bases there are one in another.
+	// maxBases is how many bases may be nested.
 	maxBases = 4
-	// maxRounds is how often a directory is listed again that was not empty in the
-	// end: readdir(3) may leave out entries, but who needs more rounds than this
-	// shares the directory with somebody who writes.
+	// maxRounds is how often a directory that was not empty in the end is listed again:
+	// readdir(3) may skip entries, but if this many rounds are not enough, somebody
+	// else writes to the directory.
 	maxRounds = 8
 )
 
-// directory of the tree, while it is open.
+// directory is an open directory of the tree.
 type directory struct {
 	fd    int
 	ino   uint64
 	name  string
-	up    *directory // nil for the one that the caller has open
-	base  *base      // nil for one that is not of the tree
+	up    *directory // nil for the one that the caller opened
+	base  *base      // nil for one outside of the tree
 	depth int        // below the base
 
 	unlocking sync.Once
 	unlocked  bool
 }
 
-// base is the directory to which those too deep below it are moved, under names
-// with a number, and where they are removed when what lies there otherwise is gone.
+// base is a directory into which directories too deep below it are moved, under
+// numbered names. They are removed from there after its other entries.
 type base struct {
 	dir    *directory
 	nested int // in how many others
 	prefix string
 
-	taken int // how many of those that were moved have been removed since
+	removed int // how many of the moved ones have been removed since
 
 	mu    sync.Mutex
 	moved int
@@ -64,13 +64,13 @@ func newBase(d *directory) *base {
 
 func (b *base) nameOf(n int) string { return fmt.Sprint(b.prefix, n) }
 
-func (b *base) soFar() int {
+func (b *base) movedSoFar() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.moved
 }
 
-// path is from the tree's name on.
+// path begins with the name of the tree.
 func (d *directory) path() string {
 	if d.up == nil {
 		return ""
@@ -78,8 +78,8 @@ func (d *directory) path() string {
 	return path.Join(d.up.path(), d.name)
 }
 
-// gone tells whether the directory, or one on the way to it, is not in the tree
-// any more: another controller has removed it, or somebody has moved it away.
+// gone reports whether the directory, or one that leads to it, has left the tree:
+// another controller has removed it, or somebody has moved it away.
 func (d *directory) gone() bool {
 	if d.up == nil {
 		return false
@@ -91,9 +91,9 @@ func (d *directory) gone() bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && st.Ino != d.ino
 }
 
-// What follows returns whether what it was to remove is gone.
+// The following methods report whether what they had to remove is gone.
 
-// directory removes the directory name of d, where it is or from the base.
+// directory removes the directory name of d, in place or from the base.
 func (w *remover) directory(ctx context.Context, d *directory, name string) (gone bool) {
 	if d.base == nil || d.depth < maxDepth {
 		return w.below(ctx, d, name, d.base)
@@ -101,24 +101,23 @@ func (w *remover) directory(ctx context.Context, d *directory, name string) (gon
 	err := w.move(ctx, d, name)
 	switch {
 	case err == nil:
-		return true // from here
+		return true // from d
 	case ctx.Err() != nil:
 		return false
 	case errors.Is(err, fs.ErrNotExist), d.base.nested+1 >= maxBases:
-		return w.trouble(d, name, err)
+		return w.failed(d, name, err)
 	}
 	return w.below(ctx, d, name, nil)
 }
 
-// below removes the directory name of d where it is; where it has no base, it
-// becomes one.
+// below removes the directory name of d in place. Without a base, it becomes one.
 func (w *remover) below(ctx context.Context, d *directory, name string, of *base) (gone bool) {
 	sub, err := w.open(d, name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return w.replaced(ctx, d, name)
 	}
 	if err != nil {
-		return w.trouble(d, name, err)
+		return w.failed(d, name, err)
 	}
 	defer sub.close()
 	if sub.base = of; of == nil {
@@ -139,41 +138,41 @@ func (w *remover) below(ctx context.Context, d *directory, name string, of *base
 			break
 		}
 		if err := sub.rewind(); err != nil {
-			return w.trouble(d, name, err)
+			return w.failed(d, name, err)
 		}
 	}
-	w.leave(d, name, ErrWritten)
+	w.keep(d, name, ErrWritten)
 	return false
 }
 
-// replaced removes what was a directory a moment ago.
+// replaced removes an entry that was a directory a moment ago.
 func (w *remover) replaced(ctx context.Context, d *directory, name string) (gone bool) {
 	gone, err := w.unlink(ctx, d, name, 0)
-	if err != nil { // it is one again
-		w.leave(d, name, ErrWritten)
+	if err != nil { // it is a directory again
+		w.keep(d, name, ErrWritten)
 	}
 	return gone
 }
 
-// empty removes what a directory holds, and from a base what was moved there.
+// empty removes the content of a directory and, from a base, what was moved there.
 func (w *remover) empty(ctx context.Context, d *directory) (all bool) {
 	all = w.sweep(ctx, d)
 	if d.base.dir != d {
 		return all
 	}
-	for b, moved := d.base, d.base.soFar(); b.taken < moved && ctx.Err() == nil; moved = b.soFar() {
+	for b, moved := d.base, d.base.movedSoFar(); b.removed < moved && ctx.Err() == nil; moved = b.movedSoFar() {
 		work := w.work()
-		for ; b.taken < moved; b.taken++ {
-			work.entry(ctx, d, dirent{name: b.nameOf(b.taken), kind: fs.ModeDir})
+		for ; b.removed < moved; b.removed++ {
+			work.entry(ctx, d, dirent{name: b.nameOf(b.removed), kind: fs.ModeDir})
 		}
 		all = work.wait() && all
 	}
 	return all && ctx.Err() == nil
 }
 
-// sweep removes what one listing of a directory shows, until the directory is gone
-// itself. What is no directory is removed by this goroutine: unlink(2) holds its
-// directory locked until the server has answered, and others would only wait.
+// sweep removes what one listing of a directory returns, until the directory itself is
+// gone. This goroutine removes everything but directories: unlink(2) locks the parent
+// until the server has answered, so others would only wait.
 func (w *remover) sweep(ctx context.Context, d *directory) (all bool) {
 	buf, release := w.piece()
 	defer release()
@@ -185,7 +184,7 @@ func (w *remover) sweep(ctx context.Context, d *directory) (all bool) {
 			break
 		}
 		if err != nil {
-			work.gone(w.trouble(d, "", err))
+			work.gone(w.failed(d, "", err))
 			break
 		}
 		w.found(1)
@@ -194,7 +193,7 @@ func (w *remover) sweep(ctx context.Context, d *directory) (all bool) {
 	return work.wait() && ctx.Err() == nil
 }
 
-// work is what is done for one directory, by this goroutine and by others.
+// work is the work for one directory, by this goroutine and by others.
 type work struct {
 	*remover
 	wg   sync.WaitGroup
@@ -209,13 +208,13 @@ func (w *work) gone(is bool) {
 	}
 }
 
-// entry removes a directory by a free worker if there is one, and by this goroutine
-// if there is none, so that nested directories cannot use up the workers while
-// waiting for each other.
+// entry has a directory removed by a free worker if there is one, and removes it itself
+// otherwise, so that nested directories cannot use up the workers while waiting for
+// each other.
 func (w *work) entry(ctx context.Context, d *directory, e dirent) {
 	if !e.kind.IsDir() {
 		gone, err := w.unlink(ctx, d, e.name, 0)
-		if !errors.Is(err, unix.EISDIR) { // the listing did not say, or it was replaced
+		if !errors.Is(err, unix.EISDIR) { // its type was not listed, or it was replaced
 			w.gone(gone)
 			return
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// movedError: another directory is where this one was.
+// movedError: another directory has the path of this one.
 type movedError struct{ path string }
 
 func (e *movedError) Error() string { return e.path + " was moved or changed while it was read" }
 
-// reopen opens the directory of the last frame, which is above l. If it is no longer
-// there, nor anything that led to it, the walk goes on further up, and above is nil.
+// reopen opens the directory of the last frame, which is above l. If it has moved, and
+// cannot be reached by names either, the walk continues further up, and above is nil.
 func (w *walker) reopen(ctx context.Context, l *level) (above *level, err error) {
 	f, err := w.closed.pop()
 	if err != nil {
@@ -31,7 +31,7 @@ func (w *walker) reopen(ctx context.Context, l *level) (above *level, err error)
 	if !errors.As(err, &source) {
 		return nil, err
 	}
-	if !w.named {
+	if !w.keepNames {
 		return nil, &movedError{path.Dir(l.path)}
 	}
 	if err := w.closed.push(&f); err != nil {
@@ -40,11 +40,11 @@ func (w *walker) reopen(ctx context.Context, l *level) (above *level, err error)
 	return w.reach(ctx, l)
 }
 
-// descriptors of a directory and its copy, which is -1 where there is none.
+// descriptors of a directory and of its copy, or -1 without one.
 type descriptors struct{ src, dst int }
 
-// open opens a directory in both. It is a sourceError when that in the source is not
-// the one that it is to be.
+// open opens a directory in both. It returns a sourceError if the directory in the
+// source is not the wanted one.
 func (d descriptors) open(src, dst string, want identity) (descriptors, error) {
 	opened := descriptors{-1, -1}
 	fd, err := fsat.Open(d.src, src, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -75,16 +75,16 @@ func (d descriptors) close() error {
 	return err
 }
 
-// resume makes a level of a frame whose directory is open again.
+// resume turns a frame whose directory is open again into a level.
 func (w *walker) resume(f *frame, d descriptors, where string) (*level, error) {
 	l := &level{
-		name: f.name, path: where, id: f.ID, descriptors: d, tries: f.Tries, again: f.again,
+		name: f.name, path: where, id: f.ID, descriptors: d, tries: f.Tries, retries: f.retries,
 		want:    unix.Stat_t{Mode: f.Mode, Uid: f.UID, Gid: f.GID, Atim: f.Atim, Mtim: f.Mtim},
-		entries: listing{fd: d.src, buf: w.buffer()}, next: f.Next, seen: f.Seen, ended: f.Ended, resumed: true, repeats: w.named, incomplete: f.Incomplete,
+		entries: listing{fd: d.src, buf: w.buffer()}, next: f.Next, seen: f.Seen, ended: f.Ended, resumed: true, repeats: w.keepNames, incomplete: f.Incomplete,
 	}
 	l.count.Store(f.Entries)
 	l.bytes.Store(f.Bytes)
-	l.cut.Store(f.Cut)
+	l.missed.Store(f.Missed)
 	if l.ended {
 		return l, nil
 	}
@@ -94,8 +94,8 @@ func (w *walker) resume(f *frame, d descriptors, where string) (*level, error) {
 	return l, nil
 }
 
-// reach goes to the directory of the last frame by names, from the first level. Where
-// it comes to a name that is not the directory it was, what is below is given up.
+// reach opens the directory of the last frame by names, from the first level. Below the
+// first name that is no longer the same directory, it gives up.
 func (w *walker) reach(ctx context.Context, l *level) (above *level, err error) {
 	at, depth := w.open[0].descriptors, 0
 	leave := func() error {
@@ -130,7 +130,7 @@ func (w *walker) reach(ctx context.Context, l *level) (above *level, err error) 
 	return w.resume(&f, at, path.Dir(l.path))
 }
 
-// giveUp drops all frames but so many. at is the directory of the last of those.
+// giveUp drops all frames below depth. at is the directory of the last one that stays.
 func (w *walker) giveUp(ctx context.Context, l *level, at descriptors, depth int) error {
 	dropped := frame{}
 	dropped.Entries, dropped.Bytes = l.count.Load(), l.bytes.Load()
@@ -163,10 +163,10 @@ func (w *walker) giveUp(ctx context.Context, l *level, at descriptors, depth int
 	return w.visitor.lost(ctx, above, &dropped)
 }
 
-// verifyEnd is called when a listing that was resumed returns nothing. Either it had
-// come to its end before, or the file system did not take the offset any more: an NFS
-// client then reports the end. It returns io.EOF in the first case and begins again in
-// the second.
+// verifyEnd is called when a resumed listing returns nothing. Either it had reached its
+// end before, or the offset has become invalid, which an NFS client reports as the end
+// as well. It returns io.EOF in the first case and starts the listing over in the
+// second.
 func (l *level) verifyEnd() error {
 	l.resumed = false
 	if err := l.entries.seek(0); err != nil {

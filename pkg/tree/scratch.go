@@ -11,7 +11,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// scratch is the directory of CopyOptions.Scratch, made when it is needed first.
+// scratch is the directory of CopyOptions.Scratch, made on first use.
 type scratch struct {
 	make func() (*os.Root, error)
 
@@ -37,7 +37,7 @@ func (s *scratch) open() error {
 	return nil
 }
 
-// dir is its descriptor, valid until close.
+// dir returns its descriptor, valid until close.
 func (s *scratch) dir() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *scratch) dir() (int, error) {
 	return s.fd, err
 }
 
-// file makes a file in it, for what does not fit into memory.
+// file creates a file in it, for what does not fit into memory.
 func (s *scratch) file() (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

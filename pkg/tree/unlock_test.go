@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is who root becomes for a server that squashes it.
+// nobody is the user that root_squash makes of root.
 const nobody = 65534
 
-// squashed is a tree of nobody's, which a process of that user is to remove.
+// squashed makes a tree owned by nobody, for a process of that user to remove.
 func squashed(t *testing.T, content testDir) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -39,7 +39,7 @@ func chmod(t *testing.T, mode os.FileMode, names ...string) {
 	}
 }
 
-// What its owner has locked is unlocked, wherever and however.
+// Directories without permissions for their owner are unlocked and removed.
 func TestRemoveWhatIsLocked(t *testing.T) {
 	for _, mode := range []os.FileMode{0o555, 0, 0o400, 0o300, 0o177} {
 		dir := squashed(t, testDir{"f": nil, "a": testDir{"f": nil, "b": testDir{"f": nil, "empty": testDir{}}}})
@@ -62,7 +62,7 @@ func TestRemoveWhatIsLocked(t *testing.T) {
 	}
 }
 
-// What belongs to somebody else stays, and is named; all else goes.
+// Entries of another user stay and are named; everything else is removed.
 func TestRemoveLeavesWhatItMayNot(t *testing.T) {
 	dir := squashed(t, testDir{"a": testDir{"f": nil}, "m": testDir{"theirs": testDir{"f": nil, "g": testDir{}}, "f": nil}, "z": testDir{"f": nil}, "f": nil})
 	theirs := filepath.Join(dir, "tree/m/theirs")
@@ -78,7 +78,7 @@ func TestRemoveLeavesWhatItMayNot(t *testing.T) {
 	mustHold(t, theirs, "f", "g")
 }
 
-// Where what lies too deep cannot be moved, it is emptied in its place.
+// A deep directory that cannot be moved is emptied in place.
 func TestRemoveWhatCannotBeMoved(t *testing.T) {
 	dir := squashed(t, testDir{})
 	sticky := filepath.Join(dir, "tree", strings.Repeat("d/", maxDepth))

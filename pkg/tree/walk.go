@@ -7,46 +7,46 @@ import (
 	"io/fs"
 )
 
-// openLevels is how many directories above each other a walk has open.
+// openLevels is how many nested directories a walk keeps open.
 const openLevels = 16
 
-// item is an entry that a walk has come to.
+// item is an entry that a walk has reached.
 type item struct {
 	name  string
 	kind  fs.FileMode // as dirent.kind
-	tries uint8       // how often it was looked up again before
-	// fresh: a copy has nothing of that name in the target.
+	tries uint8       // how often its name was looked up again
+	// fresh: the target of a copy has no entry of that name.
 	fresh bool
 }
 
-// visitor says what a walk is for.
+// visitor is what a walk does with the tree.
 type visitor interface {
-	// entry deals with an entry of the level. If the walk is to go down into it, it
-	// returns it open.
+	// entry processes an entry of the level. It returns an open directory for the walk
+	// to descend into.
 	entry(ctx context.Context, l *level, e item) (down *level, err error)
 	// unreadable is called when the listing fails; nil ends the directory there.
 	unreadable(l *level, err error) error
-	// leave is called when all in the level is done.
+	// leave is called when all entries of the level are done.
 	leave(ctx context.Context, l *level) error
-	// left is called after leave when the level above is open again.
-	left(ctx context.Context, above, l *level) error
-	// lost is called when a directory is no longer where the walk came from, after
-	// all that was open below is closed. The frame has the counts of all that.
+	// returned is called after leave, when the level above is open again.
+	returned(ctx context.Context, above, l *level) error
+	// lost is called when a directory on the path was moved or removed, after everything
+	// below it was closed. The frame has the counts of all of that.
 	lost(ctx context.Context, above *level, f *frame) error
 }
 
-// walker goes through a tree depth first with a bounded number of descriptors. The
-// way back from a directory to one that was closed is "..".
+// walker walks a tree depth first with a bounded number of descriptors. It returns to
+// a directory that it has closed through "..".
 type walker struct {
 	visitor visitor
-	// open are the first level, which is always open, and the deepest ones.
+	// open has the first level, which stays open, and the deepest ones.
 	open []*level
-	// closed are those in between.
+	// closed has those in between.
 	closed frames
-	// named says that frames keep names, so that a directory which was moved is found
-	// to be missing; without, that is an error.
-	named bool
-	// spare are buffers of listings that are not open any more.
+	// keepNames has frames keep names, so that a walk whose directories were moved can
+	// continue from the first one that is still in place; otherwise that is an error.
+	keepNames bool
+	// spare has buffers of closed listings.
 	spare [][]byte
 }
 
@@ -93,10 +93,10 @@ func (w *walker) walk(ctx context.Context) error {
 	}
 }
 
-// finish leaves the level when nothing is left to do in it.
+// finish leaves the level when all of its work is done.
 func (w *walker) finish(ctx context.Context, l *level) (done bool, err error) {
 	l.work.Wait()
-	if l.unfinished() {
+	if l.hasRetries() {
 		return false, nil
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -111,7 +111,7 @@ func (w *walker) finish(ctx context.Context, l *level) (done bool, err error) {
 	return false, w.up(ctx)
 }
 
-// close takes the buffer of a level for the next one.
+// close closes a level and keeps its buffer for the next one.
 func (w *walker) close(l *level) error {
 	if l.entries.buf != nil {
 		w.spare = append(w.spare, l.entries.buf)
@@ -137,14 +137,14 @@ func (w *walker) down(l *level) error {
 	highest := w.open[1]
 	highest.work.Wait()
 	f := highest.frame()
-	if !w.named {
+	if !w.keepNames {
 		f.name = ""
 	}
 	w.open = append(w.open[:1], w.open[2:]...)
 	return errors.Join(w.closed.push(&f), w.close(highest))
 }
 
-// up closes the deepest level, after it has opened the one above.
+// up closes the deepest level after reopening the one above.
 func (w *walker) up(ctx context.Context) error {
 	last := len(w.open) - 1
 	l := w.open[last]
@@ -153,13 +153,13 @@ func (w *walker) up(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if above == nil { // nor is l there
+		if above == nil { // l is lost as well
 			return nil
 		}
 		w.open = []*level{w.open[0], above, l}
 		last++
 	}
-	err := w.visitor.left(ctx, w.open[last-1], l)
+	err := w.visitor.returned(ctx, w.open[last-1], l)
 	w.open = w.open[:last]
 	return errors.Join(err, w.close(l))
 }

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ladder is a tree deeper than a walk has open, with entries before and after each
-// directory on the way down.
+// ladder is a tree deeper than a walk keeps open, with entries before and after each
+// directory on the path down.
 func ladder(depth int) testDir {
 	d := testDir{"bottom": nil}
 	for i := range depth {
@@ -40,8 +40,7 @@ func TestCopyOfADeepTree(t *testing.T) {
 
 func steps(n int) string { return strings.TrimSuffix(strings.Repeat("down/", n), "/") }
 
-// Directories on the way are moved, removed and replaced while the walk is far below
-// them.
+// Directories are moved, removed and replaced while the walk is far below them.
 func TestCopyOfATreeThatIsMovedAbove(t *testing.T) {
 	const depth = 3 * openLevels
 	swap := func(src string, level int, with testDir) error {
@@ -98,8 +97,8 @@ func TestCopyOfATreeThatIsMovedAbove(t *testing.T) {
 	}
 }
 
-// Some servers refuse an offset after a directory was changed, and the client then
-// reports the end.
+// Some servers refuse an offset after a directory has changed, and the client then
+// reports the end of the listing.
 func TestListingThatCannotBeResumed(t *testing.T) {
 	for _, repeats := range []bool{true, false} {
 		from, _ := root(t, testDir{"a": nil, "b": nil, "c": nil})
@@ -140,12 +139,12 @@ func TestFrames(t *testing.T) {
 	const n = 5000 // of some 2 MiB
 	s := frames{spill: func() (*os.File, error) { return os.CreateTemp(t.TempDir(), "") }}
 	want := func(i int) frame {
-		f := frame{name: strings.Repeat("x", 250) + fmt.Sprint(i), again: []retry{{"again", 3}, {fmt.Sprint(i), 0}}}
-		f.ID, f.Next, f.Cut, f.Mode, f.Atim = identity{1, uint64(i)}, int64(-i), i%2 == 0, 0o755, unix.Timespec{Sec: int64(i), Nsec: 7}
+		f := frame{name: strings.Repeat("x", 250) + fmt.Sprint(i), retries: []retry{{"again", 3}, {fmt.Sprint(i), 0}}}
+		f.ID, f.Next, f.Missed, f.Mode, f.Atim = identity{1, uint64(i)}, int64(-i), i%2 == 0, 0o755, unix.Timespec{Sec: int64(i), Nsec: 7}
 		return f
 	}
 	same := func(a, b frame) bool {
-		return a.name == b.name && a.dirState == b.dirState && slices.Equal(a.again, b.again)
+		return a.name == b.name && a.dirState == b.dirState && slices.Equal(a.retries, b.retries)
 	}
 	for i := range n {
 		f := want(i)

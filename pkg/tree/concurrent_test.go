@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Two controllers empty one trash: what the other one has removed is no error.
+// Two controllers empty the same trash; entries removed by the other are not an error.
 func TestRemoveTogether(t *testing.T) {
 	r, dir := quick(t, testDir{"tree": wideAndDeep(3, 4)})
 	var wg sync.WaitGroup
@@ -25,8 +25,7 @@ func TestRemoveTogether(t *testing.T) {
 	}
 }
 
-// wideAndDeep has directories in directories, and more levels than are emptied in
-// their place.
+// wideAndDeep has many directories, and more levels than are emptied in place.
 func wideAndDeep(width, levels int) testDir {
 	d := testDir{}
 	for i := range 2 * maxDepth {
@@ -45,7 +44,7 @@ func wideAndDeep(width, levels int) testDir {
 	return d
 }
 
-// All of it goes while it is being removed.
+// Another process removes the whole tree meanwhile.
 func TestRemoveWhatGoes(t *testing.T) {
 	r, dir := quick(t, testDir{"tree": testDir{"a": testDir{"b": testDir{"c": nil}}, "d": testDir{"e": nil}}})
 	in, err := r.Open(".")
