@@ -59,8 +59,8 @@ func New(config Config) (*App, error) {
 
 func (a *App) observed() observe.Config {
 	checks := map[string]observe.Check{
-		// That it answers is all: a driver that is away is waited for, and
-		// restarting this process would not bring it back.
+		// Answering is enough: restarting this process would not bring back a driver
+		// that is down.
 		"/healthz": func(context.Context) error { return nil },
 	}
 	if a.election != nil {
@@ -75,8 +75,8 @@ func (a *App) observed() observe.Config {
 	}
 }
 
-// Run works until ctx ends, lets calls under way finish and returns nil; any
-// other end is an error.
+// Run works until ctx ends, lets calls in flight finish and returns nil. Any other end is
+// an error.
 func (a *App) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
@@ -85,7 +85,7 @@ func (a *App) Run(ctx context.Context) error {
 		group.Go(func() error { return a.http.Run(serving) })
 	}
 	group.Go(func() error {
-		// Health is served until the end: a pod that finishes is not unhealthy.
+		// Health is served until the end: a pod that is shutting down is not unhealthy.
 		defer stopServing()
 		return a.provision(groupCtx)
 	})
@@ -96,7 +96,7 @@ func (a *App) provision(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	driver, err := a.connect(ctx)
 	if err != nil && ctx.Err() != nil {
-		return nil // asked to stop while waiting
+		return nil // stopped while waiting
 	}
 	if err != nil {
 		return err
@@ -123,9 +123,9 @@ func (a *App) provision(ctx context.Context) error {
 	return work(context.WithoutCancel(ctx))
 }
 
-// connect waits for the driver. Its metrics depend on its name, as those of the
-// external-provisioner do: only a driver that has taken over the volumes of an
-// in-tree plugin has the label for them.
+// connect waits for the driver. As in the external-provisioner, its metrics depend on
+// its name: only a driver that replaced an in-tree plugin has the label for migrated
+// volumes.
 func (a *App) connect(ctx context.Context) (*csiclient.Client, error) {
 	config := csiclient.Config{
 		Address:      a.config.CSIAddress,
@@ -183,15 +183,15 @@ func (a *App) provisioner(driver *csiclient.Client) (*provisioner.Provisioner, e
 	})
 }
 
-// journalName is of the ConfigMap that has the volumes in the making.
+// journalName is the name of the ConfigMap with the volumes that are being created.
 func journalName(driver string) string {
 	return "csi-provisioner-" + strings.ToLower(leaseName(driver))
 }
 
-// newIdentity tells this process from others in the volumes it makes, in the form
-// that the external-provisioner gives it.
+// newIdentity identifies this process in the volumes that it creates, in the form of the
+// external-provisioner.
 func newIdentity(driver string) string {
-	//nolint:gosec // only tells processes apart that started at the same time
+	//nolint:gosec // only distinguishes processes that start at the same time
 	number := rand.IntN(10000)
 	return fmt.Sprintf("%d-%d-%s", time.Now().UnixMilli(), number, driver)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 )
 
-// CapacityConfig is the flags' of the same names.
+// CapacityConfig has the values of the flags of the same names.
 type CapacityConfig struct {
 	Enabled      bool
 	Threads      int
@@ -26,25 +26,25 @@ type CapacityConfig struct {
 	Immediate    bool
 	QPS          float32
 	Burst        int
-	// Namespace and Pod are this program's own, as the environment says.
+	// Namespace and Pod of this process, from the environment.
 	Namespace, Pod string
 }
 
 func addCapacityFlags(set *pflag.FlagSet, c *CapacityConfig) {
 	set.BoolVar(&c.Enabled, "enable-capacity", false,
-		"Publish how much room the driver has, as CSIStorageCapacity objects in the namespace that NAMESPACE in the environment names. The driver must have GetCapacity.")
+		"Publish the free capacity of the driver as CSIStorageCapacity objects, in the namespace in the environment variable NAMESPACE. The driver must support GetCapacity.")
 	set.IntVar(&c.Threads, "capacity-threads", 1,
-		"How many capacities are asked for at the same time.")
+		"How many GetCapacity calls run at the same time.")
 	set.DurationVar(&c.PollInterval, "capacity-poll-interval", time.Minute,
-		"How often the driver is asked again.")
+		"Interval between GetCapacity calls for the same class and segment.")
 	set.IntVar(&c.OwnerLevel, "capacity-ownerref-level", 1,
-		"Who owns the CSIStorageCapacity objects: 0 for the pod that POD_NAME in the environment names, 1 for its controller (a StatefulSet or DaemonSet), 2 for the controller of that (a Deployment), -1 for nobody.")
+		"Owner of the CSIStorageCapacity objects: 0 for the pod in the environment variable POD_NAME, 1 for its controller (a StatefulSet or DaemonSet), 2 for the controller of that (a Deployment), -1 for none.")
 	set.BoolVar(&c.Immediate, "capacity-for-immediate-binding", false,
-		"Publish also for classes whose claims are bound at once. The scheduler does not look at them.")
+		"Publish also for classes with immediate binding, which the scheduler ignores.")
 	set.Float32Var(&c.QPS, "kube-api-capacity-qps", 1,
-		"Requests per second to the API server to publish capacities.")
+		"Requests per second to the API server for publishing capacities.")
 	set.IntVar(&c.Burst, "kube-api-capacity-burst", 5,
-		"Requests to the API server at once to publish capacities.")
+		"Burst of requests to the API server for publishing capacities.")
 	c.Pod = os.Getenv("POD_NAME")
 	c.Namespace = os.Getenv("NAMESPACE")
 }
@@ -69,7 +69,7 @@ func (c CapacityConfig) validate() error {
 	return nil
 }
 
-// publisher is nil unless asked for.
+// publisher is nil without --enable-capacity.
 func (a *App) publisher(ctx context.Context, driver *csiclient.Client) (*capacity.Publisher, error) {
 	c := a.config.Capacity
 	if !c.Enabled {
@@ -118,8 +118,8 @@ func (a *App) publisher(ctx context.Context, driver *csiclient.Client) (*capacit
 	return publisher, a.telemetry.register(publisher)
 }
 
-// workers run while this process may work: until lead ends, or stop, which lets
-// operations under way finish.
+// workers run until lead ends, or until stop ends, which lets operations in progress
+// finish.
 func workers(lead context.Context, stop context.Context, p *provisioner.Provisioner, publisher *capacity.Publisher) error {
 	if publisher == nil {
 		return p.Run(lead, stop.Done())

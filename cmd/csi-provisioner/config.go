@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Config is what New needs; the flags that fill it say what each field means.
+// Config of an App; the flags that set it document each field.
 type Config struct {
 	CSIAddress string
 	Timeout    time.Duration
@@ -48,7 +48,7 @@ type Config struct {
 	LeaderElection LeaderElectionConfig
 
 	HTTPEndpoint string
-	// MetricsAddress is the old name of HTTPEndpoint.
+	// MetricsAddress is the deprecated name of HTTPEndpoint.
 	MetricsAddress string
 	MetricsPath    string
 	Pprof          bool
@@ -92,7 +92,7 @@ func (c Config) validate() error {
 func (c Config) validateHTTP() error {
 	switch {
 	case c.HTTPEndpoint != "" && c.MetricsAddress != "":
-		return errors.New("--http-endpoint and --metrics-address are the same, give the first alone")
+		return errors.New("--http-endpoint and --metrics-address are the same, use only the first")
 	case c.Pprof && c.httpEndpoint() == "":
 		return errors.New("--enable-pprof needs --http-endpoint")
 	}
@@ -132,11 +132,11 @@ func (c Config) apiServer() (*rest.Config, error) {
 
 // clients talk to the API server.
 type clients struct {
-	// work and dynamic are for the work.
+	// work and dynamic are for provisioning.
 	work    kubernetes.Interface
 	dynamic dynamic.Interface
-	// lease has its own limits, so that renewing it never waits behind the work's,
-	// and a request that hangs does not use up the time there is for another try.
+	// lease has limits of its own: renewals must not queue behind other requests, and a
+	// request that hangs must leave time for a retry.
 	lease kubernetes.Interface
 }
 

@@ -6,11 +6,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// addDeprecatedFlags takes what the external-provisioner had in earlier versions,
-// so that its manifests still work: each is reported when it is given.
+// addDeprecatedFlags accepts flags of earlier versions of the external-provisioner, so
+// that its manifests still work. Each is reported when it is set.
 func addDeprecatedFlags(set *pflag.FlagSet, c *Config) error {
-	// One that asks for leader election must get it: two replicas would work at the
-	// same time otherwise.
+	// This one must not be ignored, or two replicas would work at the same time.
 	set.BoolVar(&c.LeaderElection.Enabled, "enable-leader-election", false, "")
 	set.StringVar(&c.MetricsAddress, "metrics-address", "", "")
 	errs := []error{
@@ -18,10 +17,10 @@ func addDeprecatedFlags(set *pflag.FlagSet, c *Config) error {
 		set.MarkDeprecated("metrics-address", "use --http-endpoint"),
 	}
 	for name, why := range map[string]string{
-		"connection-timeout":   "it has no effect, as the driver is waited for",
-		"provisioner":          "it has no effect, as the driver says its name",
-		"leader-election-type": "it has no effect, as leader election always takes Leases",
-		// Of klog, before logging had a format.
+		"connection-timeout":   "it has no effect, as csi-provisioner waits for the driver",
+		"provisioner":          "it has no effect, as the driver reports its name",
+		"leader-election-type": "it has no effect, as leader election always uses Leases",
+		// klog flags from before --logging-format.
 		"log_backtrace_at":  noEffect,
 		"log_dir":           noEffect,
 		"log_file":          noEffect,
@@ -32,7 +31,7 @@ func addDeprecatedFlags(set *pflag.FlagSet, c *Config) error {
 		errs = append(errs, set.MarkDeprecated(name, why))
 	}
 	for name, why := range map[string]string{
-		"automaxprocs":     "it has no effect, as the processors that the container may use are always respected",
+		"automaxprocs":     "it has no effect, as the CPU limit of the container is always respected",
 		"add_dir_header":   noEffect,
 		"alsologtostderr":  noEffect,
 		"logtostderr":      noEffect,
@@ -48,7 +47,7 @@ func addDeprecatedFlags(set *pflag.FlagSet, c *Config) error {
 
 const noEffect = "it has no effect, as everything is logged to stderr"
 
-// ignored takes any value.
+// ignored accepts any value.
 type ignored struct{}
 
 func (ignored) String() string   { return "" }

@@ -13,21 +13,21 @@ const (
 	gateCrossNamespace  featuregate.Feature = "CrossNamespaceVolumeDataSource"
 )
 
-// Features are the flag --feature-gates.
+// Features are the values of --feature-gates.
 type Features struct {
 	Topology                       bool
 	VolumeAttributesClass          bool
 	CrossNamespaceVolumeDataSource bool
 }
 
-// addFeatureFlag returns what reads the gates once the flags are parsed.
+// addFeatureFlag returns a function that reads the gates after the flags are parsed.
 func addFeatureFlag(set *pflag.FlagSet) (func() Features, error) {
 	gates := featuregate.NewFeatureGate()
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		gateTopology:        {Default: true, PreRelease: featuregate.GA},
 		gateAttributesClass: {Default: true, PreRelease: featuregate.GA},
 		gateCrossNamespace:  {Default: false, PreRelease: featuregate.Alpha},
-		// Of earlier versions of the external-provisioner, and always on here.
+		// Gates of earlier versions of the external-provisioner; always on here.
 		"CSINodeExpandSecret":  {Default: true, LockToDefault: true, PreRelease: featuregate.GA},
 		"HonorPVReclaimPolicy": {Default: true, LockToDefault: true, PreRelease: featuregate.GA},
 		"ReadWriteOncePod":     {Default: true, LockToDefault: true, PreRelease: featuregate.GA},

@@ -12,20 +12,19 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// flags are the command line.
+// flags is the parsed command line.
 type flags struct {
 	config  Config
 	logging *logsapi.LoggingConfiguration
 	version bool
 }
 
-// parseFlags returns pflag.ErrHelp after it wrote the usage to out.
+// parseFlags returns pflag.ErrHelp after writing the usage to out.
 func parseFlags(args []string, out io.Writer) (*flags, error) {
 	parsed := &flags{
 		logging: logsapi.NewLoggingConfiguration(),
 		config: Config{
-			// Named by nobody but the environment, which therefore never wins over
-			// a flag.
+			// From the environment, so flags override it.
 			KubeconfigFallback: os.Getenv("KUBECONFIG"),
 		},
 	}
@@ -44,7 +43,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	return parsed, nil
 }
 
-// set returns also what reads the feature gates once the flags are parsed.
+// set also returns a function that reads the feature gates after the flags are parsed.
 func (parsed *flags) set() (*pflag.FlagSet, func() Features, error) {
 	set := pflag.NewFlagSet("csi-provisioner", pflag.ContinueOnError)
 	set.BoolVar(&parsed.version, "version", false, "Print the version and exit.")
@@ -72,21 +71,21 @@ func (parsed *flags) set() (*pflag.FlagSet, func() Features, error) {
 func addDriverFlags(set *pflag.FlagSet, c *Config) {
 	set.StringVar(&c.CSIAddress, "csi-address", "/run/csi/socket",
 		"Path of the CSI driver's unix socket.")
-	// Ten seconds, as the external-provisioner has it, is shorter than a slow
-	// create takes: calls then time out and are repeated while the driver works.
+	// The ten seconds of the external-provisioner are less than a slow CreateVolume
+	// takes: calls would time out and be retried while the driver works.
 	set.DurationVar(&c.Timeout, "timeout", time.Minute,
-		"How long one call of the CSI driver may take. A call that takes longer is repeated, so this should be longer than creating a volume usually takes.")
+		"Timeout of a call of the CSI driver. Calls that time out are retried, so this should be longer than creating a volume usually takes.")
 }
 
 func addKubernetesFlags(set *pflag.FlagSet, c *Config) {
 	set.StringVar(&c.Kubeconfig, "kubeconfig", "",
-		"Path of a kubeconfig file. Without it and without --master, the file that KUBECONFIG names is used, then the pod's service account.")
+		"Path of a kubeconfig file. Without it and --master, the file in the environment variable KUBECONFIG is used, or else the pod's service account.")
 	set.StringVar(&c.Master, "master", "",
 		"URL of the API server, instead of the one in the kubeconfig file.")
 	set.Float32Var(&c.KubeAPIQPS, "kube-api-qps", 0,
-		"Requests per second to the API server; 0 for no limit on this side, as the API server shares itself out fairly.")
+		"Requests per second to the API server; 0 for no client-side limit, since the API server has priority and fairness.")
 	set.IntVar(&c.KubeAPIBurst, "kube-api-burst", 0,
-		"Requests to the API server at once, with --kube-api-qps; 0 for twice --kube-api-qps.")
+		"Burst of requests to the API server, with --kube-api-qps; 0 for twice --kube-api-qps.")
 }
 
 func addVolumeFlags(set *pflag.FlagSet, c *Config) {
@@ -104,27 +103,27 @@ func addVolumeFlags(set *pflag.FlagSet, c *Config) {
 
 func addSourceFlags(set *pflag.FlagSet, c *Config) {
 	set.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true,
-		"Refuse to restore a snapshot of a file system as a block volume, and the other way round, unless its VolumeSnapshotContent allows it.")
+		"Refuse to restore a snapshot of a file system as a block volume, or vice versa, unless its VolumeSnapshotContent allows it.")
 	set.IntVar(&c.CloningThreads, "cloning-protection-threads", 1,
-		"How many finalizers, of claims and snapshots that volumes are filled from, are removed at the same time.")
+		"How many finalizers of source claims and source snapshots are removed at the same time.")
 	set.DurationVar(&c.OrphanSweepInterval, "snapshot-orphan-sweep-interval", 5*time.Minute,
-		"Time between looks for finalizers left behind on claims and snapshots that volumes were filled from.")
+		"Interval between sweeps for orphaned finalizers on source claims and source snapshots.")
 }
 
 func addWorkFlags(set *pflag.FlagSet, c *Config) {
 	set.DurationVar(&c.RetryIntervalStart, "retry-interval-start", time.Second,
-		"Time until the first repetition of a failed creation or deletion; doubles with each failure.")
+		"Backoff after the first failure of a creation or deletion; doubles with each failure.")
 	set.DurationVar(&c.RetryIntervalMax, "retry-interval-max", 5*time.Minute,
-		"Longest time between repetitions of a failed creation or deletion.")
+		"Maximum backoff of a failing creation or deletion.")
 	set.IntVar(&c.WorkerThreads, "worker-threads", 100,
 		"How many volumes are created, and how many are deleted, at the same time.")
 	set.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", 25*time.Second,
-		"How long calls under way may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
+		"How long calls in flight may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
 }
 
 func addLeaderElectionFlags(set *pflag.FlagSet, c *LeaderElectionConfig) {
 	set.BoolVar(&c.Enabled, "leader-election", false,
-		"Let only one of several replicas work, the one that holds the Lease named after the driver.")
+		"Let only one of several replicas work: the one that holds the Lease named after the driver.")
 	set.StringVar(&c.Namespace, "leader-election-namespace", "",
 		"Namespace of the Lease; empty for the pod's own.")
 	set.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", 15*time.Second,
@@ -132,7 +131,7 @@ func addLeaderElectionFlags(set *pflag.FlagSet, c *LeaderElectionConfig) {
 	set.DurationVar(&c.RenewDeadline, "leader-election-renew-deadline", 10*time.Second,
 		"Time without a successful renewal after which the leader gives up.")
 	set.DurationVar(&c.RetryPeriod, "leader-election-retry-period", 5*time.Second,
-		"Time between tries to get or renew the Lease.")
+		"Interval between attempts to acquire or renew the Lease.")
 }
 
 func addHTTPFlags(set *pflag.FlagSet, c *Config) {

@@ -23,14 +23,14 @@ import (
 const (
 	serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-	// leaseGrace is how long the health check bears a lease that has run out: a
-	// leader that noticed ends by itself, one that hangs must be ended.
+	// leaseGrace is how long the health check tolerates an expired lease. A leader that
+	// notices ends by itself; one that hangs must be restarted.
 	leaseGrace = 20 * time.Second
 )
 
 var errLeaseLost = errors.New("the leader election lease was lost, another replica may be leading")
 
-// LeaderElectionConfig is the flags' of the same names.
+// LeaderElectionConfig has the values of the flags of the same names.
 type LeaderElectionConfig struct {
 	Enabled       bool
 	Namespace     string
@@ -56,7 +56,7 @@ func (c LeaderElectionConfig) validate() error {
 	return nil
 }
 
-// namespace is where the Lease is, and the journal.
+// namespace of the Lease and the journal.
 func (c LeaderElectionConfig) namespace() string {
 	if c.Namespace != "" {
 		return c.Namespace
@@ -64,7 +64,7 @@ func (c LeaderElectionConfig) namespace() string {
 	return ownNamespace()
 }
 
-// election is one replica's part in choosing the leader.
+// election is one replica's participation in leader election.
 type election struct {
 	config LeaderElectionConfig
 	client kubernetes.Interface
@@ -77,9 +77,9 @@ func newElection(config LeaderElectionConfig, client kubernetes.Interface) *elec
 
 func (e *election) check(context.Context) error { return e.health.Check(nil) }
 
-// run waits for the lease and then does work, whose context ends when the lease
-// is lost. It gives the lease back after work has returned. The end of ctx ends
-// the waiting, but not work, which must watch for it by itself.
+// run waits for the lease and then runs work, whose context ends when the lease is lost.
+// It releases the lease after work has returned. The end of ctx ends the wait, but not
+// work, which has to watch ctx itself.
 func (e *election) run(ctx context.Context, name string, work func(context.Context) error) error {
 	lock, err := e.lock(name)
 	if err != nil {
@@ -88,8 +88,8 @@ func (e *election) run(ctx context.Context, name string, work func(context.Conte
 	elect, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	leading := make(chan context.Context, 1)
-	// Not ReleaseOnCancel: with it, a leader that cannot reach the API server
-	// would first try to give back a lease it has lost, and work on meanwhile.
+	// Not ReleaseOnCancel: a leader that cannot reach the API server would first try to
+	// release a lease that it has lost, and continue to work meanwhile.
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
 		Name:          name,
@@ -100,7 +100,7 @@ func (e *election) run(ctx context.Context, name string, work func(context.Conte
 			OnStartedLeading: func(lead context.Context) { leading <- lead },
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(identity string) {
-				klog.FromContext(ctx).Info("Leader", logkeys.Identity, identity, logkeys.Self, identity == lock.Identity())
+				klog.FromContext(ctx).Info("Leader elected", logkeys.Identity, identity, logkeys.Self, identity == lock.Identity())
 			},
 		},
 	})
@@ -139,15 +139,15 @@ func (e *election) lock(name string) (resourcelock.Interface, error) {
 		LeaseMeta: metav1.ObjectMeta{Namespace: e.config.namespace(), Name: name},
 		Client:    e.client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{
-			// Pods with the host's network share its name; two leaders of one
+			// Pods in the host's network share its name, and two leaders with the same
 			// identity would not notice each other.
 			Identity: host + "_" + string(uuid.NewUUID()),
 		},
 	}, nil
 }
 
-// release gives the lease to whoever asks next. It may be held although nobody
-// led: the signal to stop can come just after the lease was got.
+// release lets the next candidate acquire the lease. This replica may hold the lease
+// without having led: the signal to stop can arrive just after acquiring it.
 func (e *election) release(ctx context.Context, lock resourcelock.Interface) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.config.RenewDeadline)
@@ -168,18 +168,18 @@ func (e *election) release(ctx context.Context, lock resourcelock.Interface) {
 		}
 		switch {
 		case err == nil:
-			logger.Info("Gave the lease back", logkeys.Lease, lock.Describe())
+			logger.Info("Released the lease", logkeys.Lease, lock.Describe())
 			return
 		case !apierrors.IsConflict(err):
-			// It runs out by itself.
-			logger.Error(err, "Cannot give the lease back", logkeys.Lease, lock.Describe())
+			// It expires by itself.
+			logger.Error(err, "Failed to release the lease", logkeys.Lease, lock.Describe())
 			return
 		}
 	}
 }
 
-// leaseName is the one that the external-provisioner uses for the driver, so that
-// the two never work at the same time.
+// leaseName is the same as in the external-provisioner, so that the two never work for a
+// driver at the same time.
 func leaseName(driver string) string {
 	name := regexp.MustCompile("[^a-zA-Z0-9-]").ReplaceAllString(driver, "-")
 	if strings.HasSuffix(name, "-") {

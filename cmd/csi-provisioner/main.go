@@ -1,5 +1,5 @@
-// Command csi-provisioner makes and deletes the volumes of PersistentVolumeClaims
-// with the CSI driver whose socket it is given.
+// Command csi-provisioner creates and deletes the volumes of PersistentVolumeClaims with
+// a CSI driver.
 package main
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// version is set when linking.
+// version is set by the linker.
 var version = "dev"
 
 func main() {
 	collectOften()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal stops gracefully, the second one at once.
+	// The first signal stops gracefully, the second one immediately.
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		klog.FromContext(ctx).Error(err, "csi-provisioner failed")

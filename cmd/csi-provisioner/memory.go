@@ -5,9 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// collectOften lets little garbage pile up: a burst of claims leaves much, and the
-// processor time that collecting it takes is small beside that of the calls (make
-// bench-provisioner). GOGC in the environment has the last word.
+// collectOften limits the memory for garbage, which a burst of claims leaves. Collecting
+// it takes little CPU time compared with the calls (make bench-provisioner). GOGC in the
+// environment overrides it.
 func collectOften() {
 	const percent = 25
 	if os.Getenv("GOGC") == "" {

@@ -12,17 +12,17 @@ import (
 type telemetry struct {
 	registry *prometheus.Registry
 	gatherer prometheus.Gatherer
-	// calls of the CSI driver; migratedCalls of one that has taken over the volumes of
-	// an in-tree plugin, with a label that tells which are about these.
+	// calls of the CSI driver; migratedCalls of a driver that replaced an in-tree plugin,
+	// with a label for calls about migrated volumes.
 	calls, migratedCalls csimetrics.CSIMetricsManager
-	// claims made into volumes, and volumes deleted.
+	// library counts provisioned claims and deleted volumes.
 	library libmetrics.Metrics
 }
 
 func newTelemetry() (*telemetry, error) {
 	registry := prometheus.NewRegistry()
 	library := libmetrics.New("controller")
-	// Process and Go metrics are in the registry that client-go's metrics are in.
+	// Process and Go metrics are in the same registry as those of client-go.
 	calls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false))
 	migratedCalls := csimetrics.NewCSIMetricsManagerWithOptions("", csimetrics.WithProcessStartTime(false), csimetrics.WithMigration())
 	t := &telemetry{

@@ -15,25 +15,25 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// NodeConfig is the flags' --node-deployment and --node-deployment-*.
+// NodeConfig has the values of --node-deployment and --node-deployment-*.
 type NodeConfig struct {
 	Enabled   bool
 	Immediate bool
 	BaseDelay time.Duration
 	MaxDelay  time.Duration
-	// Name is the node's, as the environment says.
+	// Name of the node, from the environment.
 	Name string
 }
 
 func addNodeFlags(set *pflag.FlagSet, c *NodeConfig) {
 	set.BoolVar(&c.Enabled, "node-deployment", false,
-		"Work for the node alone that NODE_NAME in the environment names, with the driver that runs on it; each node has a csi-provisioner then. The driver must have topology, with a segment for each node.")
+		"Work only for the node in the environment variable NODE_NAME, with the driver on that node; every node runs a csi-provisioner then. The driver must have topology, with a segment for each node.")
 	set.BoolVar(&c.Immediate, "node-deployment-immediate-binding", true,
-		"With --node-deployment, take claims for this node that are bound at once. Without it, something else must choose their nodes.")
+		"With --node-deployment, claim PersistentVolumeClaims with immediate binding for this node. Without it, something else must select their nodes.")
 	set.DurationVar(&c.BaseDelay, "node-deployment-base-delay", 20*time.Second,
-		"With --node-deployment, the longest time until this node takes a claim that is bound at once; doubles with each try that did not lead to it. The time is a random part of that, so that the nodes do not all try together.")
+		"With --node-deployment, the maximum delay before this node tries to get a PersistentVolumeClaim with immediate binding; doubles with each failed attempt. The delay is random, so that nodes do not all try at the same time.")
 	set.DurationVar(&c.MaxDelay, "node-deployment-max-delay", time.Minute,
-		"With --node-deployment, the most that --node-deployment-base-delay becomes.")
+		"With --node-deployment, the upper bound of the delay that starts with --node-deployment-base-delay.")
 	c.Name = os.Getenv("NODE_NAME")
 }
 
@@ -44,7 +44,7 @@ func (c NodeConfig) validate(leaderElection bool, features Features) error {
 	case c.Name == "":
 		return errors.New("--node-deployment needs NODE_NAME in the environment")
 	case leaderElection:
-		return errors.New("--node-deployment and --leader-election exclude each other: every node has to work, not one of them")
+		return errors.New("--node-deployment and --leader-election exclude each other: every node has to work, not just one")
 	case !features.Topology:
 		return errors.New("--node-deployment needs --feature-gates=Topology=true")
 	case c.BaseDelay <= 0:
@@ -68,9 +68,9 @@ func (a *App) node(driver *csiclient.Client) plan.Node {
 	}
 }
 
-// journalOf is the name of the ConfigMap that has the volumes in the making, of all
-// nodes or of one. The driver's name has no dots in it, so that no two of driver
-// and node make the same.
+// journalOf is the name of the ConfigMap with the volumes that are being created, for
+// all nodes or for one. journalName has no dots, so the names of two pairs of driver and
+// node always differ.
 func (c NodeConfig) journalOf(driver string) string {
 	name := journalName(driver)
 	if c.Enabled {

@@ -4,7 +4,7 @@ import "github.com/spf13/pflag"
 
 func addTopologyFlags(set *pflag.FlagSet, c *Config) {
 	set.BoolVar(&c.StrictTopology, "strict-topology", false,
-		"Ask for volumes in the topology segment of the node that the scheduler chose and no other. Without it, that segment is preferred and every other that the driver runs in will do.")
+		"Request volumes only in the topology segment of the node that the scheduler selected. Without it, that segment is preferred, and any other segment of the driver is accepted.")
 	set.BoolVar(&c.ImmediateTopology, "immediate-topology", true,
-		"For claims that are bound at once, and of classes without allowedTopologies, tell the driver in which topology segments the cluster has nodes.")
+		"For claims with immediate binding whose classes have no allowedTopologies, pass the topology segments of the cluster's nodes to the driver.")
 }

@@ -23,7 +23,7 @@ import (
 type App struct {
 	cfg    Config
 	server *rpc.Server
-	// Each of the rest is nil where it was not asked for.
+	// The other parts are nil if the flags do not ask for them.
 	shares       *share.Cache
 	volumes      *store.Store
 	http         *observe.Server
@@ -31,8 +31,8 @@ type App struct {
 	registration *rpc.Registration
 }
 
-// New builds the parts and binds the sockets, so that whatever is wrong with the
-// configuration shows before anything is served.
+// New builds the parts and binds the sockets, so that errors of the configuration appear
+// before anything is served.
 func New(ctx context.Context, cfg Config) (*App, error) {
 	a := &App{cfg: cfg}
 	metrics := prometheus.NewRegistry()
@@ -149,8 +149,8 @@ func (a *App) observe(metrics *prometheus.Registry) (err error) {
 	return err
 }
 
-// Run serves until ctx ends, lets calls under way finish and gives mounts back.
-// It returns nil then; any other end is an error.
+// Run serves until ctx ends, lets calls in flight finish, unmounts exports and returns
+// nil. Any other end is an error.
 func (a *App) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.server.Run(groupCtx) })
@@ -163,7 +163,7 @@ func (a *App) Run(ctx context.Context) error {
 	return errors.Join(group.Wait(), a.close(context.WithoutCancel(ctx)))
 }
 
-// closeTimeout is how long a dead server may keep the process from ending.
+// closeTimeout is how long a dead server may delay the end of the process.
 const closeTimeout = 5 * time.Second
 
 func (a *App) close(ctx context.Context) error {

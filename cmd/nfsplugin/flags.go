@@ -9,16 +9,16 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// flags are the command line.
+// flags is the parsed command line.
 type flags struct {
 	config  Config
 	logging *logsapi.LoggingConfiguration
 	version bool
-	// ignored are the flags given that mean nothing any more.
+	// ignored are the flags of csi-driver-nfs without effect that were set.
 	ignored []string
 }
 
-// Config is what New needs; the flags that fill it say what each field means.
+// Config of an App; the flags that set it document each field.
 type Config struct {
 	Endpoint   string
 	DriverName string
@@ -48,7 +48,7 @@ type Config struct {
 	ShutdownTimeout time.Duration
 }
 
-// parseFlags returns pflag.ErrHelp after it wrote the usage to out.
+// parseFlags returns pflag.ErrHelp after writing the usage to out.
 func parseFlags(args []string, out io.Writer) (*flags, error) {
 	parsed := &flags{logging: logsapi.NewLoggingConfiguration()}
 	c := &parsed.config
@@ -56,11 +56,11 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	set.SetOutput(out)
 	set.BoolVar(&parsed.version, "version", false, "Print the version and exit.")
 	set.StringVar(&c.Endpoint, "endpoint", "unix:///run/csi/socket",
-		"Unix socket on which the CSI is served.")
+		"Unix socket on which to serve the CSI.")
 	set.StringVar(&c.DriverName, "driver-name", "nfs.csi.internal",
 		"Name of the driver, as in CSIDriver objects and StorageClasses.")
 	set.StringVar(&c.NodeID, "node-id", "",
-		"Name of the node this process runs on; needed where the Node service is served.")
+		"Name of the node of this process; required for the Node service.")
 	set.StringVar(&c.Mode, "mode", "all",
 		"Which services to serve: controller, node or all.")
 	set.StringVar(&c.HTTPEndpoint, "http-endpoint", "",
@@ -70,33 +70,33 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	set.DurationVar(&c.ShareIdleTimeout, "share-idle-timeout", 5*time.Minute,
 		"How long the controller keeps an export mounted after its last use.")
 	set.StringSliceVar(&c.MountOptions, "mount-options", nil,
-		"Options with which the controller mounts an export in calls that carry none, as DeleteVolume does, unless it is mounted already.")
+		"Options with which the controller mounts an export for calls without mount options, such as DeleteVolume, unless it is already mounted.")
 	set.StringSliceVar(&c.ListExports, "list-exports", nil,
-		"Exports, as server:/share, that lists of volumes and snapshots cover from the start; others once a call has named them.")
+		"Exports, as server:/share, that lists of volumes and snapshots include from the start. They include others after a call has named them.")
 	set.IntVar(&c.ReclaimWorkers, "reclaim-workers", 32,
-		"How many directories of deleted volumes are emptied at a time, on each export.")
+		"How many directories of deleted volumes are emptied at the same time on each export.")
 	set.IntVar(&c.CopyWorkers, "copy-workers", 16,
-		"How many files a clone, a snapshot or a restore copies at a time.")
+		"How many files a clone, a snapshot or a restore copies at the same time.")
 	set.IntVar(&c.ReclaimRate, "reclaim-rate", 0,
-		"How many files of deleted volumes are removed a second, on each export; 0 for no limit.")
+		"How many files of deleted volumes are removed per second on each export; 0 for no limit.")
 	set.BoolVar(&c.EnableEphemeral, "enable-ephemeral", false,
-		"Mount inline volumes of pods, of the servers in --ephemeral-servers.")
+		"Allow inline volumes of pods, on the servers in --ephemeral-servers.")
 	set.StringSliceVar(&c.EphemeralServers, "ephemeral-servers", nil,
-		"What inline volumes may name: server, or server:/share for that share and what is below it.")
+		"Servers that inline volumes may use: server, or server:/share for that share and everything below it.")
 	set.StringSliceVar(&c.EphemeralMountOptions, "ephemeral-mount-options", []string{"ro", "rw", "vers", "nfsvers", "noatime", "noexec"},
 		"Mount options that inline volumes may have: name, for any value, or name=value.")
 	set.StringVar(&c.MountPermissions, "mount-permissions", "0",
-		"Mode, in octal, of the directory of a new volume whose class does not say; 0 is 0777.")
+		"Octal mode of the directory of a new volume whose class does not set one; 0 is 0777.")
 	set.StringVar(&c.OnDelete, "default-ondelete-policy", "delete",
-		"What becomes of the directory of a deleted volume whose class, record and ID do not say: delete, retain or archive.")
+		"What to do with the directory of a deleted volume if its class, record and ID do not tell: delete, retain or archive.")
 	set.StringVar(&c.ClusterID, "cluster-id", "",
-		"Text that tells this cluster apart from others on the same exports, noted in the record of each new volume; classes with reuse: claim need it.")
+		"Identifies this cluster among others on the same exports, in the record of each new volume; required for classes with reuse: claim.")
 	set.StringVar(&c.KubeletRegistrationPath, "kubelet-registration-path", "",
-		"Path of the CSI socket as kubelet sees it on the host; empty to not register with kubelet.")
+		"Path of the CSI socket on the host, for kubelet; empty to not register with kubelet.")
 	set.StringVar(&c.PluginRegistrationDir, "plugin-registration-dir", "/registration",
-		"Kubelet's plugins_registry directory as this process sees it.")
+		"Path of kubelet's plugins_registry directory in this container.")
 	set.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", 20*time.Second,
-		"How long calls under way may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
+		"How long calls in flight may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
 	logsapi.AddFlags(parsed.logging, set)
 	if err := addPredecessors(set, c); err != nil {
 		return nil, err

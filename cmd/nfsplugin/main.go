@@ -1,5 +1,5 @@
-// Command nfsplugin is the NFS CSI driver: the controller's part, which makes
-// volumes on exports, and the node's, which mounts them into pods.
+// Command nfsplugin is the NFS CSI driver: the controller, which creates volumes on
+// exports, and the node plugin, which mounts them into pods.
 package main
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// version is set when linking.
+// version is set by the linker.
 var version = "dev"
 
 func main() {
-	// Modes are given exactly wherever something is made (pkg/store).
+	// pkg/store sets exact modes on everything that it creates.
 	unix.Umask(0)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-	// The first signal stops gracefully, the second one at once.
+	// The first signal stops gracefully, the second one immediately.
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		klog.FromContext(ctx).Error(err, "nfsplugin failed")
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	for _, name := range flags.ignored {
-		klog.FromContext(ctx).Info("A flag of csi-driver-nfs means nothing here and is ignored", logkeys.Flag, "--"+name)
+		klog.FromContext(ctx).Info("Ignoring a flag of csi-driver-nfs that has no effect", logkeys.Flag, "--"+name)
 	}
 	app, err := New(ctx, flags.config)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
 )
 
-// fakeExportsEnv has the exports there are, as SERVER:/SHARE=DIR with a local
-// directory, separated by commas.
+// fakeExportsEnv names the environment variable with the exports: a comma-separated list
+// of SERVER:/SHARE=DIR, where DIR is a local directory.
 const fakeExportsEnv = "NFSPLUGIN_FAKE_EXPORTS"
 
-// newMounter is for tests of the whole program where there is no NFS: its mounts
-// are symlinks. No image has it.
+// newMounter is for tests of the whole program without NFS: its mounts are symlinks. No
+// image contains it.
 func newMounter() (nfsmount.Mounter, error) {
 	mounter := nfsmounttest.NewFake()
 	for _, text := range strings.Split(os.Getenv(fakeExportsEnv), ",") {

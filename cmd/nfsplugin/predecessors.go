@@ -6,8 +6,8 @@ import (
 
 const annotationIgnored = "ignored"
 
-// addPredecessors adds the flags of csi-driver-nfs that have another name here,
-// and those that mean nothing any more, so that its users' manifests work.
+// addPredecessors adds the flags of csi-driver-nfs that have another name here or no
+// effect, so that its users' manifests work.
 func addPredecessors(set *pflag.FlagSet, c *Config) error {
 	set.StringVar(&c.DriverName, "drivername", c.DriverName, "The same as --driver-name.")
 	set.StringVar(&c.NodeID, "nodeid", c.NodeID, "The same as --node-id.")

@@ -1,5 +1,5 @@
-// Command images packs container images without a container engine, into tar
-// files that `ctr -n k8s.io images import`, podman and Docker load.
+// Command images packs container images without a container engine. containerd
+// (`ctr -n k8s.io images import`), podman and Docker can load its tar files.
 package main
 
 import (

@@ -11,10 +11,10 @@ import (
 	"github.com/nfs-csi/nfs-csi/hack/internal/ociimage"
 )
 
-// product is one of the project's images. The Dockerfile has a stage for each, which
-// a test compares with what is declared here.
+// product is one of the project's images. A test compares the stages of the Dockerfile
+// with the products.
 type product struct {
-	// name is that of the image and of its only file.
+	// name of the image and of its only file.
 	name, description, user string
 }
 
@@ -25,7 +25,7 @@ func products() []product {
 	}
 }
 
-// spec is the image with the program from the directory.
+// spec of the image with the program from the directory.
 func (p product) spec(directory, version string) ociimage.Spec {
 	const label = "org.opencontainers.image."
 	return ociimage.Spec{

@@ -1,5 +1,5 @@
-// Command rooms prints how large the product's packages are and how their files
-// hang together: `go run ./rooms [CHECKOUT]` in hack.
+// Command rooms prints the size of the product's packages and the coupling between their
+// files: `go run ./rooms [CHECKOUT]` in hack.
 package main
 
 import (

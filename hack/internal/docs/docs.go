@@ -1,5 +1,4 @@
-// Package docs reads the project's Markdown, to hold what it says to what is
-// there.
+// Package docs parses the project's Markdown, for tests that compare it with the code.
 package docs
 
 import (
@@ -18,7 +17,7 @@ type Command struct {
 	Words []string
 }
 
-// Commands gives the command lines of the ```sh blocks, split at && as well.
+// Commands returns the command lines of the ```sh blocks, split at && as well.
 func Commands(markdown string) []Command {
 	var commands []Command
 	inside := false
@@ -42,7 +41,7 @@ func Commands(markdown string) []Command {
 	return commands
 }
 
-// Inline gives the command lines between single backquotes.
+// Inline returns the command lines between single backquotes.
 func Inline(markdown string) []Command {
 	var commands []Command
 	code := regexp.MustCompile("`([^`]+)`")
@@ -56,14 +55,14 @@ func Inline(markdown string) []Command {
 	return commands
 }
 
-// Flag is one that the text names, in a sentence, a table or a block that is no shell's.
+// Flag is a flag in a sentence, a table or a block other than ```sh.
 type Flag struct {
 	Line int
 	Name string
 }
 
-// Flags gives the flags that are named outside of ```sh blocks and of the command
-// lines between backquotes that begin with a program's name.
+// Flags returns the flags outside of ```sh blocks, and of inline commands that start with
+// the name of a program.
 func Flags(markdown string) []Flag {
 	var flags []Flag
 	code := regexp.MustCompile("`[^`]*`")
@@ -91,7 +90,7 @@ func Flags(markdown string) []Flag {
 	return flags
 }
 
-// Links gives the targets of links that are not to other sites.
+// Links returns the targets of links within the site.
 func Links(markdown string) []string {
 	var links []string
 	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
@@ -103,7 +102,7 @@ func Links(markdown string) []string {
 	return links
 }
 
-// Defined gives the names of the flags that the Go files of a directory tree define by
+// Defined returns the names of the flags that the Go files of a directory tree define by
 // a method of a flag set, such as StringVar(&c.Endpoint, "endpoint", ...).
 func Defined(dir string) ([]string, error) {
 	var names []string
@@ -135,7 +134,7 @@ func Defined(dir string) ([]string, error) {
 	return names, err
 }
 
-// Helped gives the Makefile's targets that `make help` lists.
+// Helped returns the targets of a Makefile that `make help` lists.
 func Helped(makefile string) []string {
 	var names []string
 	for _, match := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):.*## `).FindAllStringSubmatch(makefile, -1) {
@@ -144,7 +143,7 @@ func Helped(makefile string) []string {
 	return names
 }
 
-// Targets gives the names of a Makefile's phony targets.
+// Targets returns the names of a Makefile's phony targets.
 func Targets(makefile string) map[string]bool {
 	targets := map[string]bool{}
 	for line := range strings.Lines(makefile) {

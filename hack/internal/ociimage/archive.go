@@ -13,15 +13,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The image's name in an OCI layout: the first is read by containerd and Docker,
-// the second by podman and skopeo.
+// Annotations for the image's name in an OCI layout: containerd and Docker read the first,
+// podman and skopeo the second.
 const (
 	annotationContainerdName = "io.containerd.image.name"
 	annotationRefName        = "org.opencontainers.image.ref.name"
 )
 
 // WriteFile builds the image and writes it to path as a tar of an OCI image
-// layout. A file that is there is replaced once the new one is whole.
+// layout. It replaces an existing file after the new one is complete.
 func WriteFile(path string, spec Spec) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

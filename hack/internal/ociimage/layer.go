@@ -14,7 +14,7 @@ import (
 
 const defaultMode fs.FileMode = 0o755
 
-// epoch stands in for every time in the image.
+// epoch replaces every time in the image.
 func epoch() time.Time { return time.Unix(0, 0).UTC() }
 
 // writeLayer writes the entries and the directories they need as a tar stream,
@@ -92,8 +92,7 @@ func writeFile(tw *tar.Writer, header *tar.Header, source string) error {
 	return err
 }
 
-// tarMode is the mode as tar(5) has it: the special bits are in other places
-// than in fs.FileMode.
+// tarMode is the mode for tar(5), whose special bits differ from those of fs.FileMode.
 func tarMode(mode fs.FileMode) int64 {
 	if mode == 0 {
 		mode = defaultMode

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// ErrSpec is wrapped by every error that is about what was asked for rather than
-// about reading or writing files.
+// ErrSpec is wrapped by every error about the Spec, as opposed to errors of reading or
+// writing files.
 var ErrSpec = errors.New("invalid image")
 
 // Entry is one file, symbolic link or directory of the image. Exactly one of
-// Source, Link and Dir says which.
+// Source, Link and Dir is set.
 type Entry struct {
 	// Path is absolute in the image.
 	Path string
-	// Source is the file on this machine whose content is taken.
+	// Source is the local file with the content.
 	Source string
 	// Link is the target of a symbolic link.
 	Link string
@@ -30,10 +30,10 @@ type Entry struct {
 	Mode fs.FileMode
 }
 
-// Spec says what is in an image and how it is run.
+// Spec is the content of an image and its configuration.
 type Spec struct {
-	// Names are full references such as ghcr.io/nfs-csi/nfsplugin:v0.1.0, kept as
-	// they are: they are what a node will look the image up by.
+	// Names are full references such as ghcr.io/nfs-csi/nfsplugin:v0.1.0. They are used
+	// unchanged: nodes look up the image by them.
 	Names        []string
 	Entries      []Entry
 	Entrypoint   []string

@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes a table of the rooms and, as its last line, the totals: sums, but of
-// references the average over all files and of cycles the largest.
+// Print writes a table of the rooms. Its last line has the totals: the average of the
+// references over all files, the largest cycle, and the sums of the rest.
 func Print(w io.Writer, rooms []Room) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "files\tlines\ttypes\treferences a file\tlargest cycle\tfunctions of 6+ parameters\t  package")

@@ -1,4 +1,4 @@
-// Package rooms measures how the files of a Go package hang together.
+// Package rooms measures the coupling between the files of a Go package.
 package rooms
 
 import (
@@ -21,28 +21,28 @@ import (
 	"strings"
 )
 
-// manyParameters is the number from which on parameters are counted as many.
+// manyParameters is the number of parameters from which a function is counted.
 const manyParameters = 6
 
-// Room is the measure of one package, its tests left out.
+// Room has the measurements of one package without its tests.
 type Room struct {
 	Package string
 	Files   int
 	Lines   int
-	// Types are those declared at package level.
+	// Types declared at package level.
 	Types int
-	// References sums up, over the files, the other files of the package whose
-	// declarations a file uses.
+	// References is the sum, over all files, of the other files of the package whose
+	// declarations the file uses.
 	References int
 	// Cycle is the number of files in the largest cycle of references, 0 if there
 	// is none.
 	Cycle int
-	// Parameterized counts functions with six or more parameters, methods included
-	// and receivers not.
+	// Parameterized counts functions and methods with six or more parameters, without
+	// the receiver.
 	Parameterized int
 }
 
-// listed is what `go list -json` says about a package.
+// listed is a package in the output of `go list -json`.
 type listed struct {
 	ImportPath string
 	Dir        string
@@ -51,8 +51,8 @@ type listed struct {
 	GoFiles    []string
 }
 
-// Measure measures the packages that match the patterns in the module at dir. It
-// builds what they import, for the export data.
+// Measure measures the packages that match the patterns in the module at dir. It builds
+// their imports, for the export data.
 func Measure(ctx context.Context, dir string, patterns ...string) ([]Room, error) {
 	packages, err := list(ctx, dir, patterns)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *Room) count(file *ast.File) {
 	}
 }
 
-// references has, for every file that uses others of its package, those others.
+// references maps a file to the other files of its package that it uses.
 type references map[string]map[string]bool
 
 func (r references) add(from, to string) {
@@ -165,8 +165,8 @@ func (r references) count() int {
 	return n
 }
 
-// largestCycle is the size of the largest set of files each of which leads to every
-// other.
+// largestCycle is the size of the largest strongly connected component of more than one
+// file.
 func (r references) largestCycle() int {
 	reached := map[string]map[string]bool{}
 	for file := range r {
