@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 )
@@ -30,7 +31,7 @@ func endAbandoned(ctx context.Context, x *session.Session, after time.Duration) 
 			continue
 		}
 		if err == nil {
-			err = endOperation(x.Cat, name)
+			err = x.Cat.EndStaging(name)
 		}
 		if fsat.IsFull(err) {
 			left = append(left, name)
@@ -45,7 +46,7 @@ func endAbandoned(ctx context.Context, x *session.Session, after time.Duration) 
 // that has none now. It is that of a delete which is still to be repeated, or, by
 // a call that was held up and killed then, that of a later volume.
 func missed(x *session.Session, taken string) (owner string, err error) {
-	subDir, ok := takenFrom(taken)
+	subDir, ok := catalog.QuarantinedFrom(taken)
 	if !ok {
 		return "", nil
 	}

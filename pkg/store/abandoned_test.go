@@ -115,17 +115,3 @@ func TestTakenDirectoryIsNotAbandonedByItsVolume(t *testing.T) {
 		l.mustHave(t)
 	}
 }
-
-func TestTakenFrom(t *testing.T) {
-	const name = deletedKind + "0123456789abcdef-1700000000000000000-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	for _, subDir := range []string{"pvc-1", "team/a.b", "é %2F/x"} {
-		if got, ok := takenFrom(takenAs(name, subDir)); !ok || got != subDir {
-			t.Errorf("%q became %q, %v", subDir, got, ok)
-		}
-	}
-	for _, other := range []string{takenAs(name, strings.Repeat("é", 100)), name + "...", name + ".%2e%2e", name + ".%zz", "kept-1-X.data", "x"} {
-		if got, ok := takenFrom(other); ok {
-			t.Errorf("%q is of %q", other, got)
-		}
-	}
-}

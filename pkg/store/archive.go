@@ -23,13 +23,10 @@ const (
 	maxArchives = 1 << 16
 )
 
-// archivedKind is that of directories which are on their way to their archive.
-func archivedKind(k session.Key) string { return kindOf(catalog.KeptKind, k) }
-
 // archive takes the directory away, as a delete does, and puts it beside where it
 // was under a name that nobody has.
 func (d *deletion) archive(ctx context.Context) (mine bool, err error) {
-	taken, err := d.takeMine(ctx, archivedKind(d.Key))
+	taken, err := d.takeMine(ctx, catalog.ArchivingKind(d.Key.SubDir))
 	if err != nil || !taken.mine {
 		return false, err
 	}
@@ -38,7 +35,7 @@ func (d *deletion) archive(ctx context.Context) (mine bool, err error) {
 
 // finishArchive archives what was taken, also by a call that was killed.
 func (d *deletion) finishArchive(ctx context.Context) error {
-	names, err := d.Cat.Temporary(archivedKind(d.Key))
+	names, err := d.Cat.Temporary(catalog.ArchivingKind(d.Key.SubDir))
 	if err != nil {
 		return err
 	}

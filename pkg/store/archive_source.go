@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
@@ -128,7 +129,7 @@ func (s *Store) deleteArchive(ctx context.Context, x *session.Session, id volume
 		return err
 	}
 	a.close()
-	taken, err := d.takeMine(ctx, takenKind(d.Key))
+	taken, err := d.takeMine(ctx, catalog.QuarantineKind(d.Key.SubDir))
 	if err != nil || !taken.mine || taken.name == "" {
 		return err
 	}

@@ -55,7 +55,7 @@ func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog
 			return Created{}, err
 		}
 		// A killed call may have left the operation behind that it had just finished.
-		return createdOf(have, endOperations(x, ""))
+		return createdOf(have, x.Cat.EndStagings(x.Key.SubDir, ""))
 	}
 	if src := req.Source.key(); src.Export == x.Key.Export && strings.HasPrefix(x.Key.SubDir, src.SubDir+"/") {
 		return Created{}, fmt.Errorf("%w: %s lies in its source", volume.ErrOwned, x.Key.SubDir)
@@ -67,7 +67,7 @@ func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog
 	}
 	if err != nil {
 		// Nor can anybody else go on with it: take back what a killed call left.
-		return Created{}, errors.Join(err, endOperations(x, ""), unclaimCopy(ctx, x, want))
+		return Created{}, errors.Join(err, x.Cat.EndStagings(x.Key.SubDir, ""), unclaimCopy(ctx, x, want))
 	}
 	c := &creation{Store: s, Session: x, req: req, want: want}
 	if want, _, err = c.claim(ctx); err != nil {
@@ -227,7 +227,7 @@ func unclaimCopy(ctx context.Context, x *session.Session, want catalog.Record) e
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // as said
 	}
-	others, err := x.Cat.Temporary(operationKind(x.Key))
+	others, err := x.Cat.Temporary(catalog.StagingKind(x.Key.SubDir))
 	if err != nil || len(others) > 0 {
 		return err
 	}

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-	"strings"
-	"time"
 
 	"k8s.io/klog/v2"
 
@@ -99,7 +96,7 @@ func (d *deletion) withRecord(ctx context.Context) error {
 		return nil
 	}
 	if rec.Source != "" { // the copy that it was to become may have been left behind
-		if err := endOperations(d.Session, ""); err != nil {
+		if err := d.Cat.EndStagings(d.Key.SubDir, ""); err != nil {
 			return err
 		}
 	}
@@ -154,7 +151,7 @@ func (d *deletion) dispose(ctx context.Context, policy volume.OnDelete) (mine bo
 	case volume.OnDeleteArchive:
 		return d.archive(ctx)
 	}
-	taken, err := d.takeMine(ctx, takenKind(d.Key))
+	taken, err := d.takeMine(ctx, catalog.QuarantineKind(d.Key.SubDir))
 	if err != nil || !taken.mine {
 		return false, err
 	}
@@ -201,11 +198,4 @@ func (d *deletion) mine() (bool, error) {
 // what the driver's default is now.
 func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
 	return cmp.Or(rec.OnDelete, id.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
-}
-
-// trashName is for people to recognize and unique by its time.
-func trashName(subDir string, now time.Time) string {
-	base := path.Base(subDir)
-	base = strings.ToValidUTF8(base[:min(len(base), 200)], "")
-	return fmt.Sprintf("%s.%d", base, now.UnixNano())
 }

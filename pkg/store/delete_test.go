@@ -280,17 +280,3 @@ func (l *lab) startListing(t *testing.T) {
 		}
 	})
 }
-
-func TestTrashName(t *testing.T) {
-	now := time.Unix(1, 5)
-	for subDir, want := range map[string]string{
-		"pvc-1":                             "pvc-1.1000000005",
-		"team/claim":                        "claim.1000000005",
-		strings.Repeat("é", 127):            strings.Repeat("é", 100) + ".1000000005",
-		"x" + strings.Repeat("é", 120) + "": "x" + strings.Repeat("é", 99) + ".1000000005",
-	} {
-		if got := trashName(subDir, now); got != want {
-			t.Errorf("%s: %s, want %s", subDir, got, want)
-		}
-	}
-}

@@ -124,7 +124,7 @@ func (s *Store) deleteGroup(ctx context.Context, x *session.Session, id volume.G
 	rec, err := x.Cat.ReadGroup(id.Name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return endOperations(x, "")
+		return x.Cat.EndStagings(x.Key.SubDir, "")
 	case err != nil:
 		return err
 	case rec.ID != id.String():
@@ -146,7 +146,7 @@ func (s *Store) deleteGroup(ctx context.Context, x *session.Session, id volume.G
 	if err := x.Step(ctx, "move group to trash"); err != nil {
 		return err
 	}
-	if err := discard(x.Cat, catalog.GroupPath(id.Name)); err != nil {
+	if err := x.Cat.Discard(catalog.GroupPath(id.Name)); err != nil {
 		return err
 	}
 	return x.Step(ctx, "answer")

@@ -2,14 +2,11 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,36 +35,16 @@ type operation struct {
 	dirs []string // that it was made with
 }
 
-// operationKind is the same for all that make the same thing.
-func operationKind(k session.Key) string {
-	if strings.HasPrefix(k.SubDir, volume.MetaDir+"/") {
-		return kindOf(snapshotCopy, k)
-	}
-	return kindOf(volumeCopy, k)
-}
-
-// What an operation makes, as its name tells.
-const (
-	volumeCopy   = catalog.CopyKind + ".volume."
-	snapshotCopy = catalog.CopyKind + ".snapshot."
-)
-
 // scratchDir is what a copy needs besides its target. It is gone when the copy is
 // whole.
 const scratchDir = "scratch"
-
-// kindOf temporary files that belong to one directory.
-func kindOf(prefix string, k session.Key) string {
-	sum := sha256.Sum256([]byte(k.SubDir))
-	return prefix + hex.EncodeToString(sum[:8])
-}
 
 // beginOperation makes a new operation with these directories in it and then ends all
 // others for the same thing, those of processes that were killed and those of another controller. Of
 // two that do this at a time at most one is left, and whoever is left sees, if
 // it looks after this, whether another one got to its end before.
 func beginOperation(ctx context.Context, x *session.Session, dirs ...string) (*operation, error) {
-	name, err := x.Cat.TempName(operationKind(x.Key))
+	name, err := x.Cat.TempName(catalog.StagingKind(x.Key.SubDir))
 	if err != nil {
 		return nil, err
 	}
@@ -83,68 +60,10 @@ func beginOperation(ctx context.Context, x *session.Session, dirs ...string) (*o
 			return nil, op.unlessTaken(err)
 		}
 	}
-	if err := endOperations(x, name); err != nil {
+	if err := x.Cat.EndStagings(x.Key.SubDir, name); err != nil {
 		return nil, err
 	}
 	return op, nil
-}
-
-// endOperations moves all operations for the session's key but one to the trash.
-func endOperations(x *session.Session, but string) error {
-	names, err := x.Cat.Temporary(operationKind(x.Key))
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if name != but {
-			if err := endOperation(x.Cat, name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// endOperation moves an operation to the trash, by the rename that its maker ends
-// it with: either of the two finds nothing to rename. That of a volume renames what
-// was copied out of the operation, which it may have open.
-func endOperation(cat *catalog.Catalog, name string) error {
-	info, err := cat.Meta().Lstat(name)
-	if err != nil {
-		return fsat.IgnoreNotExist(err)
-	}
-	if info.IsDir() && strings.HasPrefix(path.Base(name), volumeCopy) { // or somebody's symlink
-		if err := discard(cat, path.Join(name, catalog.SnapshotData)); err != nil {
-			return err
-		}
-	}
-	return discard(cat, name)
-}
-
-// discard moves an entry of the catalog to the trash, if it is there.
-func discard(cat *catalog.Catalog, name string) error {
-	if err := cat.Meta().MkdirAll(catalog.TrashDir, 0o700); err != nil {
-		return err
-	}
-	err := cat.Meta().Rename(name, path.Join(catalog.TrashDir, trashName(name, time.Now())))
-	if errors.Is(err, unix.EACCES) {
-		err = discardLocked(cat, name)
-	}
-	return fsat.IgnoreNotExist(err)
-}
-
-// discardLocked is discard for a directory that its owner may not write to.
-func discardLocked(cat *catalog.Catalog, name string) error {
-	bin, err := cat.Trash()
-	if err != nil {
-		return err
-	}
-	parent, err := cat.Meta().OpenRoot(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer parent.Close()
-	return fsat.Place{Parent: parent, Name: path.Base(name)}.Rename(fsat.Place{At: bin, Name: trashName(name, time.Now())})
 }
 
 // openData is the place of what is copied.
@@ -212,7 +131,7 @@ func (o *operation) keepAlive(ctx context.Context) (stop func()) {
 
 // end takes the operation away, with what was not put in its place.
 func (o *operation) end(ctx context.Context) error {
-	err := discard(o.Cat, o.name)
+	err := o.Cat.Discard(o.name)
 	if fsat.IsFull(err) {
 		// Not even the trash has room, unless this makes it.
 		_, err = tree.Remove(ctx, o.Cat.Meta(), o.name, endWorkers)

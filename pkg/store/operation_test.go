@@ -30,7 +30,7 @@ func TestEndedCopyIsNotPlaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	if err := endOperations(x, ""); err != nil {
+	if err := x.Cat.EndStagings("new", ""); err != nil {
 		t.Fatal(err)
 	}
 	to, err := fsat.MakePlace(x.Root, "new")

@@ -209,7 +209,7 @@ func (s *Store) deleteSnapshot(ctx context.Context, x *session.Session, id volum
 	rec, err := x.Cat.ReadSnapshot(snapshotPlace(id))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := endOperations(x, ""); err != nil {
+		if err := x.Cat.EndStagings(x.Key.SubDir, ""); err != nil {
 			return err
 		}
 		return s.deleteArchive(ctx, x, id)
@@ -224,7 +224,7 @@ func (s *Store) deleteSnapshot(ctx context.Context, x *session.Session, id volum
 	if err := x.Step(ctx, "move snapshot to trash"); err != nil {
 		return err
 	}
-	if err := discard(x.Cat, snapshotPlace(id)); err != nil {
+	if err := x.Cat.Discard(snapshotPlace(id)); err != nil {
 		return err
 	}
 	return x.Step(ctx, "answer")

@@ -5,48 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"path"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
-	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
-
-// A directory that is to be deleted is taken to TempDir, where nobody touches it
-// for an hour, and goes from there to the trash, which any controller empties at
-// any time. Between the two there is time to see whose directory it was.
-
-func takenKind(k session.Key) string { return kindOf(deletedKind, k) }
-
-const (
-	deletedKind = "deleted"
-	nameMax     = 255 // NAME_MAX
-)
-
-// takenAs adds to a name what lay there before, for people to recognize and for
-// endAbandoned; not where that is too long for a name.
-func takenAs(name, subDir string) string {
-	full := name + "." + url.PathEscape(subDir)
-	if len(full) > nameMax {
-		return name
-	}
-	return full
-}
-
-func takenFrom(name string) (subDir string, ok bool) {
-	_, escaped, ok := strings.Cut(name, ".")
-	if !ok || !strings.HasPrefix(name, deletedKind) {
-		return "", false
-	}
-	subDir, err := url.PathUnescape(escaped)
-	return subDir, err == nil && volume.CheckSubDir(subDir) == nil
-}
 
 // taken is a directory by its name in TempDir; empty if there was none. What was
 // not the volume's is where it was.
@@ -81,7 +47,7 @@ func (d *deletion) take(ctx context.Context, kind string) (name string, err erro
 	if err != nil {
 		return "", err
 	}
-	name = takenAs(name, d.id.SubDir)
+	name = catalog.QuarantineName(name, d.id.SubDir)
 	from, err := fsat.OpenPlace(d.Root, d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -144,15 +110,15 @@ func (d *deletion) discardTaken(ctx context.Context, taken string) error {
 		return err
 	}
 	if taken != "" {
-		return trash(d.Cat, d.id.SubDir, taken)
+		return d.Cat.DiscardQuarantined(d.id.SubDir, taken)
 	}
 	return d.discardAllTaken()
 }
 
 func (d *deletion) discardAllTaken() error {
-	names, err := d.Cat.Temporary(takenKind(d.Key))
+	names, err := d.Cat.Temporary(catalog.QuarantineKind(d.Key.SubDir))
 	for _, name := range names {
-		err = errors.Join(err, trash(d.Cat, d.id.SubDir, path.Base(name)))
+		err = errors.Join(err, d.Cat.DiscardQuarantined(d.id.SubDir, path.Base(name)))
 	}
 	return err
 }
@@ -163,27 +129,4 @@ func (d *deletion) finishTaken() error {
 		return err
 	}
 	return d.discardAllTaken()
-}
-
-// trash moves what was taken to where the reclaimer finds it.
-func trash(cat *catalog.Catalog, subDir, taken string) error {
-	temp, _, err := cat.Temp("")
-	if err != nil {
-		return err
-	}
-	bin, err := cat.Trash()
-	if err != nil {
-		return err
-	}
-	for range fsat.MaxLostRaces {
-		err = fsat.Place{At: temp, Name: taken}.Rename(fsat.Place{At: bin, Name: trashName(subDir, time.Now())})
-		switch {
-		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
-			continue // another one of the very same name and nanosecond
-		case errors.Is(err, fs.ErrNotExist):
-			return nil // by another controller
-		}
-		return err
-	}
-	return err
 }

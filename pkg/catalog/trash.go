@@ -1,0 +1,71 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+)
+
+// Discard moves an entry of the catalog to the trash, if it is there.
+func (c *Catalog) Discard(name string) error {
+	if err := c.meta.MkdirAll(TrashDir, 0o700); err != nil {
+		return err
+	}
+	err := c.meta.Rename(name, path.Join(TrashDir, trashName(name, time.Now())))
+	if errors.Is(err, unix.EACCES) {
+		err = c.discardLocked(name)
+	}
+	return fsat.IgnoreNotExist(err)
+}
+
+// discardLocked is Discard for a directory that its owner may not write to.
+func (c *Catalog) discardLocked(name string) error {
+	bin, err := c.Trash()
+	if err != nil {
+		return err
+	}
+	parent, err := c.meta.OpenRoot(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return fsat.Place{Parent: parent, Name: path.Base(name)}.Rename(fsat.Place{At: bin, Name: trashName(name, time.Now())})
+}
+
+// DiscardQuarantined moves the quarantined directory of subDir, by its name in TempDir,
+// to the trash. One that is gone is no error.
+func (c *Catalog) DiscardQuarantined(subDir, name string) error {
+	temp, _, err := c.Temp("")
+	if err != nil {
+		return err
+	}
+	bin, err := c.Trash()
+	if err != nil {
+		return err
+	}
+	for range fsat.MaxLostRaces {
+		err = fsat.Place{At: temp, Name: name}.Rename(fsat.Place{At: bin, Name: trashName(subDir, time.Now())})
+		switch {
+		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
+			continue // another one of the very same name and nanosecond
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // by another controller
+		}
+		return err
+	}
+	return err
+}
+
+// trashName is for people to recognize and unique by its time.
+func trashName(subDir string, now time.Time) string {
+	base := path.Base(subDir)
+	base = strings.ToValidUTF8(base[:min(len(base), 200)], "")
+	return fmt.Sprintf("%s.%d", base, now.UnixNano())
+}
