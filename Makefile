@@ -1,39 +1,39 @@
-# `make help` lists what there is to do.
+# `make help` lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-# What a target needs is made in the order that it is named in.
+# Prerequisites are made in the order in which they are named.
 .NOTPARALLEL:
 
 BIN ?= bin
-# The version that deploy/kubernetes installs is the version that is built.
+# The version in deploy/kubernetes.
 VERSION ?= $(shell sed -n 's/^ *newTag: *//p' deploy/kubernetes/kustomization.yaml | head -n 1)
 REGISTRY ?= ghcr.io/nfs-csi
 PROGRAMS := nfsplugin csi-provisioner
 
-# The modules that are tested and linted; hack/tools, test/lab/kube and
-# test/lab/sidecars only pin and wrap other people's programs.
+# The modules to test and lint; hack/tools, test/lab/kube and test/lab/sidecars only pin
+# and wrap third-party programs.
 MODULES := . hack test
-# Unit tests of the test module: what runs without a lab.
+# Unit tests of the test module, which need no lab.
 TEST_UNIT := ./lab/... ./manifests/... ./sanity/...
-# Those of its tests among the others that need no lab, and do not run there either.
+# Tests in its other packages that need no lab and do not run there.
 WITHOUT_NFS := WithoutNFS$$
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # With the race detector, which needs cgo.
 GO_RACE := CGO_ENABLED=1 go build -race -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)'
-# Without gRPC's trace pages, which use templates, the linker can leave out methods
-# that nobody calls: nearly half of csi-provisioner, on disk and in memory.
+# Without gRPC's trace pages, which use templates, the linker can drop unused methods:
+# nearly half of csi-provisioner, on disk and in memory.
 GO_TAGS := grpcnotrace
-# Empty, or -v: what `make test` counts tests by.
+# Empty, or -v, which `make test` needs for counting tests.
 TESTFLAGS ?=
 
-# Given to the bench, for example --only=publish.
+# Flags of the bench, for example --only=publish.
 BENCHFLAGS ?=
 
-# What suites have to have built. hack/test-all makes it once, and then says so with
-# BUILT, as it runs suites side by side.
+# Prerequisites of the suites. hack/test-all makes them once and then sets BUILT, since it
+# runs suites in parallel.
 BUILT ?=
 needs = $(if $(BUILT),,$(1))
 
@@ -56,7 +56,7 @@ images: build $(BIN)/pack-images ## Pack both images as OCI tar files into bin/i
 	done
 
 .PHONY: lab-images
-lab-images: images lab-deps ## Pack also the images that pods in the lab run: busybox and pause
+lab-images: images lab-deps ## Pack also the images of pods in the lab: busybox and pause
 	$(BIN)/pack-images pack --name docker.io/library/busybox:1.36 --out $(IMAGES)/busybox.tar \
 		--file /bin/busybox:/bin/busybox --cmd sh --env PATH=/bin --dir /tmp \
 		$$(/bin/busybox --list | sed -n '/^busybox$$/d; s|^\(.*\)$$|--link busybox:/bin/\1|p')
@@ -72,16 +72,16 @@ $(BIN)/pack-images:
 	cd hack && $(GO_BUILD) -o $(abspath $@) ./images
 
 .PHONY: generate
-generate: ## Write the generated and golden files anew
+generate: ## Rewrite the generated and golden files
 	cd test && go test ./manifests -update
 
 .PHONY: clean
-clean: ## Remove what was built in the tree; the lab's cache stays
+clean: ## Remove build output from the tree, but not the lab's cache
 	rm -rf $(BIN) _output
 
 ##@ Lab
 
-# What the machine has to have comes before all that takes long.
+# Check the machine's requirements before anything that takes long.
 .PHONY: preflight-build preflight-nfs preflight-cluster
 preflight-build preflight-nfs preflight-cluster:
 	hack/preflight $(@:preflight-%=%)
@@ -104,15 +104,15 @@ lab-build: $(call needs,preflight-build lab lab-deps) ## Build and cache the lab
 ##@ Test
 
 .PHONY: test
-test: ## Run every test and sum them up
+test: ## Run every test and print the totals
 	hack/test-all 'unit lab nfs sanity integration' e2e
 
 .PHONY: test-needs
 test-needs: lab-images race lab-build sidecar-images
 
-# -race, as make test has it; without it nothing but Go is needed.
+# -race in `make test`; without it only Go is needed.
 RACE ?=
-# Tests that measure memory, of which the race detector needs more than what they test.
+# Tests that measure memory, which the race detector would distort.
 MEASURED := NeedsNoMore$$
 
 .PHONY: test-unit
@@ -126,11 +126,10 @@ test-unit: ## Run the tests that need neither root nor the lab
 FUZZTIME ?= 1m
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target of the product for FUZZTIME each, from the seeds that are kept
+fuzz: ## Run every fuzz target of the product for FUZZTIME each
 	hack/fuzz $(FUZZTIME)
 
-# Both programs with the race detector; nfsplugin for where there is no NFS, with all
-# but its mounts.
+# Both programs with the race detector. nfsplugin has fake mounts, to run without NFS.
 .PHONY: race
 race:
 	$(GO_RACE) -tags $(GO_TAGS) -o $(BIN)/race/ ./cmd/csi-provisioner
@@ -140,10 +139,10 @@ in_integration = cd test && KUBE_BINARY=$$($(abspath $(LAB)) build) CSI_PROVISIO
 		CSI_PROVISIONER_RACE=$(abspath $(BIN))/race/csi-provisioner NFSPLUGIN_FAKE=$(abspath $(BIN))/race/nfsplugin
 
 .PHONY: test-integration
-test-integration: $(call needs,preflight-build lab lab-deps race) lab-build ## Run csi-provisioner against a real API server, here, without the lab, with the race detector
+test-integration: $(call needs,preflight-build lab lab-deps race) lab-build ## Run csi-provisioner against a real API server, with the race detector, on this machine
 	$(in_integration) go test $(TESTFLAGS) -count=1 ./integration/...
 
-# How long the leader is killed again and again.
+# How long to keep killing the leader.
 KILL_TIME ?= 1m
 
 .PHONY: test-faults
@@ -152,10 +151,10 @@ test-faults: $(call needs,preflight-build lab lab-deps race) lab-build ## Run th
 		go test $(TESTFLAGS) -count=1 ./integration -run '^Test(LeaderKilled|ClaimDeletedBetween|APIServerRestart|ConnectionsCut)'
 
 .PHONY: test-lab
-test-lab: $(call needs,preflight-nfs lab lab-deps) ## Boot the lab's guest and hold it to what docs/lab.md says
+test-lab: $(call needs,preflight-nfs lab lab-deps) ## Boot the lab's guest and check it against docs/lab.md
 	cd test && LAB_BINARY=$(abspath $(LAB)) go test $(TESTFLAGS) -count=1 ./boot
 
-# In the guest run test binaries that were built here: $(call in_guest,nfs|cluster,PACKAGE,LAB FLAGS,TEST FLAGS)
+# Run test binaries, built here, in the guest: $(call in_guest,nfs|cluster,PACKAGE,LAB FLAGS,TEST FLAGS)
 define in_guest
 rm -rf $(TESTS)/$(2)
 cd test && go test -c -o $(abspath $(TESTS))/$(2)/test/$(2)/ ./$(2)
@@ -175,16 +174,16 @@ test-e2e: $(call needs,preflight-cluster lab-images) lab-build sidecar-images ##
 	$(call in_guest,cluster,e2e,--images $(IMAGES) --images $(IMAGES)/sidecars --env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds)
 
 .PHONY: demo
-demo: ## Show a claim become a directory and a mount, step by step, in the lab
+demo: ## Demonstrate the life of a claim, step by step, in the lab
 	hack/run-demo $(LAB)
 
 .PHONY: bench
-bench: preflight-nfs build lab lab-deps ## Measure nfsplugin beside the system calls it cannot do without, in the lab
+bench: preflight-nfs build lab lab-deps ## Measure nfsplugin in comparison with the system calls that it needs, in the lab
 	cd test && $(GO_BUILD) -o $(abspath $(BIN))/bench ./bench
 	$(LAB) nfs --timeout 60m --xfs-size 16G -- $(CURDIR)/$(BIN)/bench --plugin $(CURDIR)/$(BIN)/nfsplugin $(BENCHFLAGS)
 
 .PHONY: bench-provisioner
-bench-provisioner: preflight-build build lab-build ## Measure csi-provisioner beside a bare loop of its writes, on a real API server, here
+bench-provisioner: preflight-build build lab-build ## Measure csi-provisioner in comparison with a bare loop of its writes, on a real API server
 	cd test && $(GO_BUILD) -o $(abspath $(BIN))/bench-provisioner ./bench/provisioner
 	$(BIN)/bench-provisioner --kube $$($(LAB) build) --provisioner $(BIN)/csi-provisioner $(BENCHFLAGS)
 

@@ -116,7 +116,7 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 func mustLack(t *testing.T, m machine, level, want string) {
 	t.Helper()
 	output, code := m.preflight(t, level)
-	said, ok := strings.CutPrefix(output, "preflight: the lab needs what this machine does not have: "+want)
+	said, ok := strings.CutPrefix(output, "preflight: this machine does not meet the lab's requirements: "+want)
 	if code != 1 || !ok || strings.Count(said, "\n") != 1 || strings.Contains(said, ";") {
 		t.Errorf("exit code %d, %q, want just %q", code, output, want)
 	}
