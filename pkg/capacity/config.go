@@ -21,40 +21,41 @@ import (
 // resyncPeriod repairs what a missed event left undone.
 const resyncPeriod = 15 * time.Minute
 
-// Driver is what answers.
+// Driver reports its capacity.
 type Driver interface {
 	GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error)
 }
 
-// Config is what a Publisher needs.
+// Config of a Publisher.
 type Config struct {
-	// Client has a rate limit of its own, or publishing would slow provisioning.
+	// Client should have its own rate limit, so that publishing does not slow
+	// provisioning.
 	Client kubernetes.Interface
 	Driver Driver
-	// DriverName is the driver's own name for itself.
+	// DriverName is the name in a StorageClass's provisioner.
 	DriverName string
 	// Namespace of the objects.
 	Namespace string
-	// Owners of the objects, which go when their owner goes; may be empty.
+	// Owners of the objects, which are garbage-collected with them; may be empty.
 	Owners []metav1.OwnerReference
 
-	// Topology of the driver: with it there is a figure for each segment that a
-	// node is in, without it one for the whole cluster.
+	// Topology publishes an object for each segment that a node is in, instead of
+	// one for the whole cluster.
 	Topology bool
 	// Node that the driver serves, zero for the whole cluster.
 	Node plan.Node
-	// Immediate publishes also for classes whose claims are bound at once.
+	// Immediate also publishes for classes whose claims are bound immediately.
 	Immediate bool
 
-	// PollInterval is how often the driver is asked again.
+	// PollInterval is the time between calls for the same object.
 	PollInterval time.Duration
-	// Threads is how many questions are asked at the same time.
+	// Threads is the number of concurrent calls.
 	Threads int
-	// RetryMin and RetryMax bound the exponential back-off of each figure.
+	// RetryMin and RetryMax bound the exponential backoff of each object.
 	RetryMin, RetryMax time.Duration
 }
 
-// Publisher keeps the published figures of one driver up to date.
+// Publisher keeps the CSIStorageCapacity objects of one driver up to date.
 type Publisher struct {
 	config  Config
 	manager string
@@ -69,10 +70,10 @@ type Publisher struct {
 	changed chan struct{}
 
 	mu      sync.Mutex
-	targets map[string]target
+	desired map[string]target
 }
 
-// New checks config.
+// New validates config.
 func New(config Config) (*Publisher, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("capacity: %w", err)
@@ -82,7 +83,7 @@ func New(config Config) (*Publisher, error) {
 		manager: managedBy,
 		factory: informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod, informers.WithTransform(trim)),
 		changed: make(chan struct{}, 1),
-		targets: map[string]target{},
+		desired: map[string]target{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryMin, config.RetryMax),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "csistoragecapacity"}),
@@ -97,7 +98,7 @@ func New(config Config) (*Publisher, error) {
 		}))
 	p.classes = p.factory.Storage().V1().StorageClasses().Lister()
 	p.objects = p.own.Storage().V1().CSIStorageCapacities().Lister().CSIStorageCapacities(config.Namespace)
-	p.segments = p.whereNodesAre()
+	p.segments = p.segmentLister()
 	return p, p.watch()
 }
 
@@ -114,7 +115,7 @@ func (c Config) validate() error {
 	case c.Threads <= 0:
 		return fmt.Errorf("%d threads, must be positive", c.Threads)
 	case c.RetryMin <= 0 || c.RetryMax < c.RetryMin:
-		return fmt.Errorf("retry interval from %s to %s, must be positive and not shrink", c.RetryMin, c.RetryMax)
+		return fmt.Errorf("retry interval from %s to %s, must be positive and not decrease", c.RetryMin, c.RetryMax)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package capacity tells the scheduler how much room a CSI driver has: it asks
-// the driver for each StorageClass and each place in its topology, and publishes
-// the answers as CSIStorageCapacity objects.
+// Package capacity publishes the capacity of a CSI driver for the scheduler: a
+// CSIStorageCapacity object for each StorageClass in each segment of the driver's
+// topology.
 package capacity

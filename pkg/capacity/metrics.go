@@ -9,18 +9,18 @@ func (p *Publisher) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (p *Publisher) Collect(collected chan<- prometheus.Metric) {
-	targets, own, obsolete, err := p.look()
+	state, err := p.state()
 	if err != nil {
 		return
 	}
-	for name, figure := range map[string]struct {
+	for name, gauge := range map[string]struct {
 		help  string
 		value int
 	}{
-		"csistoragecapacities_desired_goal":    {"Number of CSIStorageCapacity objects that are supposed to be managed automatically.", len(targets)},
-		"csistoragecapacities_desired_current": {"Number of CSIStorageCapacity objects that exist and are supposed to be managed automatically.", len(own)},
-		"csistoragecapacities_obsolete":        {"Number of CSIStorageCapacity objects that exist and will be deleted automatically.", len(obsolete)},
+		"csistoragecapacities_desired_goal":    {"Number of CSIStorageCapacity objects that are supposed to be managed automatically.", len(state.desired)},
+		"csistoragecapacities_desired_current": {"Number of CSIStorageCapacity objects that exist and are supposed to be managed automatically.", len(state.current)},
+		"csistoragecapacities_obsolete":        {"Number of CSIStorageCapacity objects that exist and will be deleted automatically.", len(state.obsolete)},
 	} {
-		collected <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, figure.help, nil, nil), prometheus.GaugeValue, float64(figure.value))
+		collected <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, gauge.help, nil, nil), prometheus.GaugeValue, float64(gauge.value))
 	}
 }

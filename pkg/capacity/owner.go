@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// NoOwner as a level leaves the objects without one.
+// NoOwner is the level that leaves the objects without an owner.
 const NoOwner = -1
 
-// Owner finds what shall own the objects, so that they go with the driver: the
+// Owner looks up the owner of the objects, with which they are garbage-collected: the
 // pod (level 0), its controller (1), the controller of that (2), and so on.
 func Owner(ctx context.Context, client metadata.Interface, namespace, pod string, level int) ([]metav1.OwnerReference, error) {
 	if level <= NoOwner {
@@ -36,7 +36,7 @@ func Owner(ctx context.Context, client metadata.Interface, namespace, pod string
 		}
 		controller := metav1.GetControllerOf(object)
 		if controller == nil {
-			return nil, fmt.Errorf("owner of capacity objects: %s %s/%s has no controller, %d levels above its pod were asked for", owner.Kind, namespace, owner.Name, level)
+			return nil, fmt.Errorf("owner of capacity objects: %s %s/%s has no controller; level %d was requested", owner.Kind, namespace, owner.Name, level)
 		}
 		owner = metav1.OwnerReference{APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name}
 	}

@@ -10,24 +10,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedstoragev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// obsoletePrefix marks the queue's keys of objects that are to go. No target's
-// key begins with a slash.
+// obsoletePrefix marks the queue's keys of obsolete objects. No target's key begins
+// with a slash.
 const obsoletePrefix = "//"
 
 func obsoleteKey(object *storagev1.CSIStorageCapacity) string { return obsoletePrefix + object.Name }
 
 func obsoleteName(key string) (string, bool) { return strings.CutPrefix(key, obsoletePrefix) }
 
-// publish asks the driver about one target and writes what has changed.
+// publish gets the capacity of one target and writes its object if it has changed.
 func (p *Publisher) publish(ctx context.Context, key string) error {
 	p.mu.Lock()
-	t, wanted := p.targets[key]
+	t, wanted := p.desired[key]
 	p.mu.Unlock()
 	if !wanted {
 		return nil
@@ -39,24 +40,24 @@ func (p *Publisher) publish(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	f, err := p.ask(ctx, t, class)
+	c, err := p.getCapacity(ctx, t, class)
 	if err != nil {
 		return err
 	}
-	_, own, _, err := p.look()
+	state, err := p.state()
 	if err != nil {
 		return err
 	}
-	if object := own[key]; object != nil {
-		return p.update(ctx, object, f)
+	if object := state.current[key]; object != nil {
+		return p.update(ctx, object, c)
 	}
-	return p.create(ctx, t, f)
+	return p.create(ctx, t, c)
 }
 
-func (p *Publisher) ask(ctx context.Context, t target, class *storagev1.StorageClass) (figures, error) {
+func (p *Publisher) getCapacity(ctx context.Context, t target, class *storagev1.StorageClass) (content, error) {
 	parsed, err := plan.ParseClass(class.Parameters)
 	if err != nil {
-		return figures{}, fmt.Errorf("class %s: %w", class.Name, err)
+		return content{}, fmt.Errorf("class %s: %w", class.Name, err)
 	}
 	request := &csi.GetCapacityRequest{Parameters: parsed.Parameters}
 	if len(t.segment) > 0 {
@@ -64,63 +65,66 @@ func (p *Publisher) ask(ctx context.Context, t target, class *storagev1.StorageC
 	}
 	response, err := p.config.Driver.GetCapacity(ctx, request)
 	if err != nil {
-		return figures{}, fmt.Errorf("capacity of class %s in %q: %w", t.class, t.segment, err)
+		return content{}, fmt.Errorf("get capacity of class %s in %q: %w", t.class, t.segment, err)
 	}
-	f := figures{
-		capacity:   resource.NewQuantity(response.GetAvailableCapacity(), resource.BinarySI),
-		ownerships: p.config.Owners,
+	c := content{
+		capacity: resource.NewQuantity(response.GetAvailableCapacity(), resource.BinarySI),
+		owners:   p.config.Owners,
 	}
-	if largest := response.GetMaximumVolumeSize(); largest != nil {
-		f.largest = resource.NewQuantity(largest.GetValue(), resource.BinarySI)
+	if size := response.GetMaximumVolumeSize(); size != nil {
+		c.maximumVolumeSize = resource.NewQuantity(size.GetValue(), resource.BinarySI)
 	}
-	return f, nil
+	return c, nil
 }
 
-func (p *Publisher) create(ctx context.Context, t target, f figures) error {
-	object := p.newObject(t, f)
-	objects := p.config.Client.StorageV1().CSIStorageCapacities(p.config.Namespace)
-	_, err := objects.Create(ctx, object, metav1.CreateOptions{})
+func (p *Publisher) create(ctx context.Context, t target, c content) error {
+	object := p.newObject(t, c)
+	_, err := p.client().Create(ctx, object, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		// The cache has not seen it yet; what it says is as fresh as this is.
+		// It is not in the cache yet, and as fresh as this one.
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("create CSIStorageCapacity of class %s in %q: %w", t.class, t.segment, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Published", logkeys.CSIStorageCapacity, object.Name, logkeys.StorageClass, t.class, logkeys.Segment, t.segment.String(), logkeys.Capacity, f.capacity.String())
+	klog.FromContext(ctx).V(2).Info("Created CSIStorageCapacity", logkeys.CSIStorageCapacity, object.Name, logkeys.StorageClass, t.class,
+		logkeys.Segment, t.segment.String(), logkeys.Capacity, c.capacity.String())
 	return nil
 }
 
-func (p *Publisher) update(ctx context.Context, object *storagev1.CSIStorageCapacity, f figures) error {
-	if upToDate(object, f) {
+func (p *Publisher) update(ctx context.Context, object *storagev1.CSIStorageCapacity, c content) error {
+	if c.matches(object) {
 		return nil
 	}
 	changed := object.DeepCopy()
-	changed.Capacity, changed.MaximumVolumeSize, changed.OwnerReferences = f.capacity, f.largest, f.ownerships
-	objects := p.config.Client.StorageV1().CSIStorageCapacities(p.config.Namespace)
-	if _, err := objects.Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
+	changed.Capacity, changed.MaximumVolumeSize, changed.OwnerReferences = c.capacity, c.maximumVolumeSize, c.owners
+	if _, err := p.client().Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update CSIStorageCapacity %s: %w", object.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Published", logkeys.CSIStorageCapacity, object.Name, logkeys.StorageClass, object.StorageClassName, logkeys.Capacity, f.capacity.String())
+	klog.FromContext(ctx).V(2).Info("Updated CSIStorageCapacity", logkeys.CSIStorageCapacity, object.Name,
+		logkeys.StorageClass, object.StorageClassName, logkeys.Capacity, c.capacity.String())
 	return nil
 }
 
-// retract deletes an object unless it has become wanted again.
-func (p *Publisher) retract(ctx context.Context, name string) error {
-	_, _, obsolete, err := p.look()
+// deleteObsolete deletes an object that is still obsolete.
+func (p *Publisher) deleteObsolete(ctx context.Context, name string) error {
+	state, err := p.state()
 	if err != nil {
 		return err
 	}
-	for _, object := range obsolete {
+	for _, object := range state.obsolete {
 		if object.Name != name {
 			continue
 		}
-		objects := p.config.Client.StorageV1().CSIStorageCapacities(p.config.Namespace)
 		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}}
-		if err := objects.Delete(ctx, name, options); err != nil && !apierrors.IsNotFound(err) {
+		if err := p.client().Delete(ctx, name, options); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete CSIStorageCapacity %s: %w", name, err)
 		}
-		klog.FromContext(ctx).V(2).Info("Retracted", logkeys.CSIStorageCapacity, name)
+		klog.FromContext(ctx).V(2).Info("Deleted obsolete CSIStorageCapacity", logkeys.CSIStorageCapacity, name)
 	}
 	return nil
+}
+
+func (p *Publisher) client() typedstoragev1.CSIStorageCapacityInterface {
+	return p.config.Client.StorageV1().CSIStorageCapacities(p.config.Namespace)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// whereNodesAre returns what lists the segments to ask about.
-func (p *Publisher) whereNodesAre() func() ([]plan.Segment, error) {
+// segmentLister returns a function that lists the segments to publish.
+func (p *Publisher) segmentLister() func() ([]plan.Segment, error) {
 	switch {
 	case !p.config.Topology:
 		return func() ([]plan.Segment, error) { return []plan.Segment{{}}, nil }
@@ -25,11 +25,11 @@ func (p *Publisher) whereNodesAre() func() ([]plan.Segment, error) {
 		}
 		var segments []plan.Segment
 		for _, node := range all {
-			registered, err := csiNodes.Get(node.Name)
+			csiNode, err := csiNodes.Get(node.Name)
 			if err != nil {
 				continue // not registered yet, or gone
 			}
-			if segment, err := plan.NodeSegment(p.config.DriverName, registered, node.Labels); err == nil && segment != nil {
+			if segment, err := plan.NodeSegment(p.config.DriverName, csiNode, node.Labels); err == nil && segment != nil {
 				segments = append(segments, segment)
 			}
 		}
@@ -37,12 +37,12 @@ func (p *Publisher) whereNodesAre() func() ([]plan.Segment, error) {
 	}
 }
 
-// watch notes every change that can change what is to be published.
+// watch signals every change that can affect the state.
 func (p *Publisher) watch() error {
-	note := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { p.note() },
-		UpdateFunc: func(_, _ any) { p.note() },
-		DeleteFunc: func(any) { p.note() },
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { p.signalChange() },
+		UpdateFunc: func(_, _ any) { p.signalChange() },
+		DeleteFunc: func(any) { p.signalChange() },
 	}
 	watched := []cache.SharedIndexInformer{
 		p.factory.Storage().V1().StorageClasses().Informer(),
@@ -52,22 +52,22 @@ func (p *Publisher) watch() error {
 		watched = append(watched, p.factory.Core().V1().Nodes().Informer(), p.factory.Storage().V1().CSINodes().Informer())
 	}
 	for _, informer := range watched {
-		if _, err := informer.AddEventHandler(note); err != nil {
+		if _, err := informer.AddEventHandler(handler); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Publisher) note() {
+func (p *Publisher) signalChange() {
 	select {
 	case p.changed <- struct{}{}:
-	default: // is noted already
+	default: // signalled already
 	}
 }
 
-// trim keeps the labels of nodes: of the objects here only they are large, and
-// images and conditions are most of them.
+// trim keeps the labels of nodes, which are the only large objects here; images and
+// conditions are most of a node.
 func trim(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.Annotations, node.ManagedFields = nil, nil

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -34,54 +33,52 @@ func (p *Publisher) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.changed:
-			p.aim(ctx, false)
+			p.reconcile(ctx, false)
 		case <-poll.C:
-			p.aim(ctx, true)
+			p.reconcile(ctx, true)
 		}
 	}
 }
 
-// aim brings the goal up to date and queues what is new in it, or all of it, and
-// what is published but no longer in it.
-func (p *Publisher) aim(ctx context.Context, all bool) {
-	targets, own, obsolete, err := p.look()
+// reconcile queues targets that are new or not published, or all of them, and obsolete
+// objects.
+func (p *Publisher) reconcile(ctx context.Context, all bool) {
+	state, err := p.state()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot tell what to publish the capacity of")
+		klog.FromContext(ctx).Error(err, "Failed to determine the desired CSIStorageCapacity objects")
 		return
 	}
 	p.mu.Lock()
-	before := p.targets
-	p.targets = targets
+	before := p.desired
+	p.desired = state.desired
 	p.mu.Unlock()
-	for key := range targets {
+	for key := range state.desired {
 		_, known := before[key]
-		_, published := own[key]
+		_, published := state.current[key]
 		if all || !known || !published {
 			p.queue.Add(key)
 		}
 	}
-	for _, object := range obsolete {
+	for _, object := range state.obsolete {
 		p.queue.Add(obsoleteKey(object))
 	}
 }
 
-// look reads the caches.
-func (p *Publisher) look() (targets map[string]target, own map[string]*storagev1.CSIStorageCapacity, obsolete []*storagev1.CSIStorageCapacity, err error) {
+// state reads the caches.
+func (p *Publisher) state() (state, error) {
 	classes, err := p.classes.List(labels.Everything())
 	if err != nil {
-		return nil, nil, nil, err
+		return state{}, err
 	}
 	segments, err := p.segments()
 	if err != nil {
-		return nil, nil, nil, err
+		return state{}, err
 	}
 	objects, err := p.objects.List(labels.Everything())
 	if err != nil {
-		return nil, nil, nil, err
+		return state{}, err
 	}
-	targets = goal(p.config.DriverName, p.config.Immediate, classes, segments)
-	own, obsolete = assign(targets, objects)
-	return targets, own, obsolete, nil
+	return newState(desired(p.config.DriverName, p.config.Immediate, classes, segments), objects), nil
 }
 
 func (p *Publisher) work(ctx context.Context) {
@@ -100,12 +97,12 @@ func (p *Publisher) work(ctx context.Context) {
 func (p *Publisher) process(ctx context.Context, key string) {
 	var err error
 	if name, ok := obsoleteName(key); ok {
-		err = p.retract(ctx, name)
+		err = p.deleteObsolete(ctx, name)
 	} else {
 		err = p.publish(ctx, key)
 	}
 	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot publish a capacity, trying again", logkeys.Key, key)
+		klog.FromContext(ctx).Error(err, "Failed to publish capacity", logkeys.Key, key)
 		p.queue.AddRateLimited(key)
 		return
 	}

@@ -33,7 +33,7 @@ func in(labels map[string]string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
-func TestGoal(t *testing.T) {
+func TestDesired(t *testing.T) {
 	classes := []*storagev1.StorageClass{
 		class("late", driverName, storagev1.VolumeBindingWaitForFirstConsumer),
 		class("now", driverName, storagev1.VolumeBindingImmediate),
@@ -53,18 +53,18 @@ func TestGoal(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := slices.Sorted(maps.Keys(goal(driverName, test.immediate, classes, test.segments)))
+			got := slices.Sorted(maps.Keys(desired(driverName, test.immediate, classes, test.segments)))
 			if !slices.Equal(got, test.want) {
-				t.Errorf("goal is %q, want %q", got, test.want)
+				t.Errorf("desired is %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-func TestAssign(t *testing.T) {
-	targets := goal(driverName, false, []*storagev1.StorageClass{class("late", driverName, storagev1.VolumeBindingWaitForFirstConsumer)},
+func TestNewState(t *testing.T) {
+	targets := desired(driverName, false, []*storagev1.StorageClass{class("late", driverName, storagev1.VolumeBindingWaitForFirstConsumer)},
 		[]plan.Segment{{"zone": "a"}})
-	own, obsolete := assign(targets, []*storagev1.CSIStorageCapacity{
+	got := newState(targets, []*storagev1.CSIStorageCapacity{
 		object("second", "late", in(map[string]string{"zone": "a"})),
 		object("first", "late", in(map[string]string{"zone": "a"})),
 		object("elsewhere", "late", in(map[string]string{"zone": "b"})),
@@ -72,11 +72,11 @@ func TestAssign(t *testing.T) {
 		object("nowhere", "late", nil),
 		object("expressive", "late", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"a"}}}}),
 	})
-	if got := own["late/zone=a"]; len(own) != 1 || got == nil || got.Name != "first" {
-		t.Errorf("own is %v", own)
+	if first := got.current["late/zone=a"]; len(got.current) != 1 || first == nil || first.Name != "first" {
+		t.Errorf("current is %v", got.current)
 	}
 	var names []string
-	for _, o := range obsolete {
+	for _, o := range got.obsolete {
 		names = append(names, o.Name)
 	}
 	slices.Sort(names)

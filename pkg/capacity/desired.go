@@ -1,0 +1,137 @@
+package capacity
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+)
+
+const (
+	driverLabel    = "csi.storage.k8s.io/drivername"
+	managedByLabel = "csi.storage.k8s.io/managed-by"
+
+	// The external-provisioner's, so that each can take over from the other.
+	managedBy = "external-provisioner"
+
+	namePrefix = "csisc-"
+)
+
+// managerOf is the manager label of the objects of a single node. The node's name may
+// be longer than a label's value.
+func managerOf(node string) string {
+	manager := managedBy + "-" + node
+	if len(manager) <= validation.LabelValueMaxLength {
+		return manager
+	}
+	sum := sha256.Sum256([]byte(node))
+	return managedBy + "-" + hex.EncodeToString(sum[:16])
+}
+
+// target is what one object is about. A segment without keys is the whole cluster.
+type target struct {
+	class   string
+	segment plan.Segment
+}
+
+// key identifies a target; the name of a StorageClass has no slash.
+func (t target) key() string { return t.class + "/" + t.segment.String() }
+
+// desired are the targets to publish, by key: each class of the driver in each
+// segment. The scheduler does not look at claims that are bound immediately, so their
+// classes are left out unless immediate is set.
+func desired(driver string, immediate bool, classes []*storagev1.StorageClass, segments []plan.Segment) map[string]target {
+	targets := map[string]target{}
+	for _, class := range classes {
+		waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+		if class.Provisioner != driver || !waits && !immediate {
+			continue
+		}
+		for _, segment := range segments {
+			t := target{class: class.Name, segment: segment}
+			targets[t.key()] = t
+		}
+	}
+	return targets
+}
+
+// targetOf returns the target of an object; ok is false for a selector that this
+// package does not write.
+func targetOf(object *storagev1.CSIStorageCapacity) (t target, ok bool) {
+	selector := object.NodeTopology
+	if selector == nil || len(selector.MatchExpressions) > 0 {
+		return target{}, false
+	}
+	return target{class: object.StorageClassName, segment: plan.Segment(selector.MatchLabels)}, true
+}
+
+// state compares what is desired with what is published.
+type state struct {
+	desired map[string]target
+	// current are the objects of desired targets, by key.
+	current map[string]*storagev1.CSIStorageCapacity
+	// obsolete are objects of other targets, and duplicates.
+	obsolete []*storagev1.CSIStorageCapacity
+}
+
+func newState(desired map[string]target, objects []*storagev1.CSIStorageCapacity) state {
+	s := state{desired: desired, current: map[string]*storagev1.CSIStorageCapacity{}}
+	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *storagev1.CSIStorageCapacity) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, object := range sorted {
+		t, ok := targetOf(object)
+		_, wanted := desired[t.key()]
+		if _, duplicate := s.current[t.key()]; !ok || !wanted || duplicate {
+			s.obsolete = append(s.obsolete, object)
+			continue
+		}
+		s.current[t.key()] = object
+	}
+	return s
+}
+
+// content is what an object says about its target.
+type content struct {
+	capacity          *resource.Quantity
+	maximumVolumeSize *resource.Quantity
+	owners            []metav1.OwnerReference
+}
+
+// newObject names the object after its target, so that of two that are created
+// concurrently one fails.
+func (p *Publisher) newObject(t target, c content) *storagev1.CSIStorageCapacity {
+	sum := sha256.Sum256([]byte(p.config.DriverName + "/" + p.manager + "/" + t.key()))
+	return &storagev1.CSIStorageCapacity{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       p.config.Namespace,
+			Name:            namePrefix + hex.EncodeToString(sum[:16]),
+			Labels:          map[string]string{driverLabel: p.config.DriverName, managedByLabel: p.manager},
+			OwnerReferences: c.owners,
+		},
+		NodeTopology:      &metav1.LabelSelector{MatchLabels: t.segment},
+		StorageClassName:  t.class,
+		Capacity:          c.capacity,
+		MaximumVolumeSize: c.maximumVolumeSize,
+	}
+}
+
+// matches reports whether an object has the content.
+func (c content) matches(object *storagev1.CSIStorageCapacity) bool {
+	return equal(object.Capacity, c.capacity) && equal(object.MaximumVolumeSize, c.maximumVolumeSize) &&
+		slices.EqualFunc(object.OwnerReferences, c.owners, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID })
+}
+
+func equal(a, b *resource.Quantity) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Cmp(*b) == 0
+}
