@@ -348,7 +348,7 @@ func TestNothingIsMadeWithoutANote(t *testing.T) {
 		return false, nil, nil
 	})
 	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "cannot note in the API server what is about to be made: Internal error occurred: etcd is full")
+	w.awaitEvent("ProvisioningFailed", "cannot record the volume in the journal: Internal error occurred: etcd is full")
 	if volumes := w.driver.Volumes(); volumes["pvc-uid-data"] != nil {
 		t.Error("the driver was asked")
 	}

@@ -232,7 +232,7 @@ func TestVolumeMadeElsewhereIsRefused(t *testing.T) {
 	a.driver.OnCreate(madeOn("b"))
 	runNodes(t, a)
 	a.createClaim(testClaim("data", onNode("node-a")))
-	a.awaitEvent("ProvisioningFailed", "its accessible topology does not have zone=a; it was not deleted")
+	a.awaitEvent("ProvisioningFailed", "its accessible topology does not include zone=a; it was not deleted")
 	if a.volume("pvc-uid-data") != nil {
 		t.Error("it was saved")
 	}

@@ -43,7 +43,7 @@ func TestSnapshotsThatCannotBeRestored(t *testing.T) {
 		},
 		"foreign": {
 			content: true, spoil: `{"spec":{"driver":"other.example"}}`, mend: `{"spec":{"driver":"` + w.driverName + `"}}`,
-			want: "it was made by CSI driver other.example",
+			want: "it belongs to CSI driver other.example",
 		},
 		"larger": {
 			spoil: `{"status":{"restoreSize":"2Gi"}}`, mend: `{"status":{"restoreSize":"1Gi"}}`,
@@ -52,7 +52,7 @@ func TestSnapshotsThatCannotBeRestored(t *testing.T) {
 		"mode": {
 			content: true, spoil: `{"spec":{"sourceVolumeMode":"Block"}}`,
 			mend: `{"metadata":{"annotations":{"snapshot.storage.kubernetes.io/allow-volume-mode-change":"true"}}}`,
-			want: "it is of a volume of mode Block",
+			want: "its volume mode is Block",
 		},
 	}
 	for name, test := range tests {

@@ -38,7 +38,7 @@ const (
 )
 
 // ErrNotWritten is wrapped when an entry could not be written.
-var ErrNotWritten = errors.New("cannot note in the API server what is about to be made")
+var ErrNotWritten = errors.New("cannot record the volume in the journal")
 
 // Config is what a Journal needs.
 type Config struct {

@@ -32,7 +32,7 @@ func CheckAttributes(name string, options Options) error {
 // Modify makes the volume one of a VolumeAttributesClass.
 func (c *Creation) Modify(class *storagev1.VolumeAttributesClass) error {
 	if driver := c.Template.Spec.CSI.Driver; class.DriverName != driver {
-		return fmt.Errorf("%w: its VolumeAttributesClass %q is for CSI driver %s, the volume is to be made by %s",
+		return fmt.Errorf("%w: its VolumeAttributesClass %q is for CSI driver %s, but the claim uses %s",
 			ErrClaim, class.Name, class.DriverName, driver)
 	}
 	c.Request.MutableParameters = maps.Clone(class.Parameters)

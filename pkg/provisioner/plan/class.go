@@ -65,7 +65,7 @@ func ParseClass(parameters map[string]string) (Class, error) {
 		}
 	}
 	if len(fsTypeFrom) > 1 {
-		return Class{}, fmt.Errorf("%w: parameters %s all give the file system type, keep %s",
+		return Class{}, fmt.Errorf("%w: parameters %s all set the file system type; keep %s",
 			ErrClass, strings.Join(fsTypeFrom, ", "), fsTypeKey)
 	}
 	return class, nil

@@ -139,14 +139,14 @@ func TestSecretTokensRefused(t *testing.T) {
 	}{
 		"unknown token":             {"${pvc.uid}", "n", "${pvc.uid}"},
 		"missing annotation":        {"${pvc.annotations['absent']}", "n", `no annotation "absent"`},
-		"annotation makes no name":  {"${pvc.annotations['evil']}", "n", "no secret's name"},
-		"empty annotation":          {"${pvc.annotations['empty']}", "n", "no secret's name"},
-		"tokens expand only once":   {"${pvc.annotations['token']}", "n", "no secret's name"},
+		"annotation makes no name":  {"${pvc.annotations['evil']}", "n", "not a valid secret name"},
+		"empty annotation":          {"${pvc.annotations['empty']}", "n", "not a valid secret name"},
+		"tokens expand only once":   {"${pvc.annotations['token']}", "n", "not a valid secret name"},
 		"not closed":                {"a-${pv.name", "n", "not closed"},
-		"bare dollar":               {"$pv.name", "n", "no secret's name"},
+		"bare dollar":               {"$pv.name", "n", "not a valid secret name"},
 		"claim name as a namespace": {"s", "${pvc.name}", "unknown token ${pvc.name}"},
 		"annotation as a namespace": {"s", "${pvc.annotations['example.com/secret']}", "unknown token"},
-		"dotted namespace":          {"s", "a.b", "no namespace"},
+		"dotted namespace":          {"s", "a.b", "not a valid namespace"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -17,5 +17,5 @@ var (
 	ErrVolume = errors.New("invalid PersistentVolume")
 	// ErrResponse is wrapped when a driver's answer breaks the CSI specification
 	// or the request.
-	ErrResponse = errors.New("unusable answer of the CSI driver")
+	ErrResponse = errors.New("unusable response of the CSI driver")
 )

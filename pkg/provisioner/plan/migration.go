@@ -122,7 +122,7 @@ func (m Migration) Saved(creation *Creation, volume *corev1.PersistentVolume) (*
 		return volume, nil
 	}
 	if m.IsZero() {
-		return nil, fmt.Errorf("%w: %s is of an in-tree plugin that CSI driver %s has not taken over", ErrVolume, volume.Name, volume.Spec.CSI.Driver)
+		return nil, fmt.Errorf("%w: %s belongs to an in-tree plugin that CSI driver %s has not taken over", ErrVolume, volume.Name, volume.Spec.CSI.Driver)
 	}
 	translated, err := m.translator.TranslateCSIPVToInTree(volume)
 	if err != nil {

@@ -33,7 +33,7 @@ func NewNaming(prefix string, uuidLength int) (Naming, error) {
 	}
 	longest := prefix + "-" + strings.Repeat("0", uidLength)
 	if problems := validation.IsDNS1123Subdomain(longest); len(problems) > 0 {
-		return Naming{}, fmt.Errorf("volume name prefix %q does not make a PersistentVolume name: %s",
+		return Naming{}, fmt.Errorf("volume name prefix %q does not form a valid PersistentVolume name: %s",
 			prefix, strings.Join(problems, "; "))
 	}
 	return Naming{prefix: prefix, uuidLength: uuidLength}, nil

@@ -112,7 +112,7 @@ func (n Node) CheckTopology(volume *corev1.PersistentVolume) error {
 	if n.Holds(volume) {
 		return nil
 	}
-	return fmt.Errorf("%w: volume %s was made on node %s, and its accessible topology does not have %s",
+	return fmt.Errorf("%w: volume %s was created on node %s, but its accessible topology does not include %s",
 		ErrResponse, volume.Name, n.Name, n.Segment)
 }
 

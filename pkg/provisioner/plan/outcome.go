@@ -85,9 +85,9 @@ func (f *Failure) Error() string { return f.message }
 func hintFor(code codes.Code) string {
 	switch code {
 	case codes.Unavailable:
-		return "the driver or its storage cannot be reached, the call is repeated until it can"
+		return "the driver or its storage is unreachable; the call is retried"
 	case codes.DeadlineExceeded, codes.Aborted, codes.Canceled:
-		return "the driver may still be working on it, the call is repeated until it says"
+		return "the driver may still be working on it; the call is retried until it answers"
 	case codes.InvalidArgument:
 		return "check the StorageClass parameters"
 	case codes.ResourceExhausted, codes.OutOfRange:

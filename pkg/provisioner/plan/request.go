@@ -114,7 +114,7 @@ type draft struct {
 func checkClaim(claim *corev1.PersistentVolumeClaim) error {
 	switch spec := claim.Spec; {
 	case spec.Selector != nil:
-		return fmt.Errorf("%w: it has a selector, which only chooses among existing volumes; remove spec.selector to have one made", ErrClaim)
+		return fmt.Errorf("%w: it has a selector, which only matches existing volumes; remove spec.selector to provision one", ErrClaim)
 	case requestedBytes(claim) <= 0:
 		return fmt.Errorf("%w: it requests no storage", ErrClaim)
 	}

@@ -78,7 +78,7 @@ func (t secretTemplate) resolve(purpose Purpose, subject Subject) (*SecretRef, e
 		return nil, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.namespaceKey(), t.namespace, err)
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return nil, fmt.Errorf("%w: %s %q makes %q, which is no namespace: %s",
+		return nil, fmt.Errorf("%w: %s %q expands to %q, which is not a valid namespace: %s",
 			ErrClass, purpose.namespaceKey(), t.namespace, namespace, strings.Join(problems, "; "))
 	}
 	name, err := expand(t.name, subject.nameToken)
@@ -86,7 +86,7 @@ func (t secretTemplate) resolve(purpose Purpose, subject Subject) (*SecretRef, e
 		return nil, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.nameKey(), t.name, err)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return nil, fmt.Errorf("%w: %s %q makes %q, which is no secret's name: %s",
+		return nil, fmt.Errorf("%w: %s %q expands to %q, which is not a valid secret name: %s",
 			ErrClass, purpose.nameKey(), t.name, name, strings.Join(problems, "; "))
 	}
 	return &SecretRef{Namespace: namespace, Name: name}, nil

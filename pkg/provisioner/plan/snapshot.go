@@ -83,11 +83,11 @@ func RestoreContent(claim *corev1.PersistentVolumeClaim, snapshot *Snapshot, con
 	case bound.UID != snapshot.UID || bound.Namespace != snapshot.Namespace || bound.Name != snapshot.Name:
 		return nil, refuseSnapshot(snapshot, "VolumeSnapshotContent %s is bound to another snapshot", content.Name)
 	case content.Spec.Driver != options.Driver.DriverName:
-		return nil, refuseSnapshot(snapshot, "it was made by CSI driver %s, the claim's volume is to be made by %s", content.Spec.Driver, options.Driver.DriverName)
+		return nil, refuseSnapshot(snapshot, "it belongs to CSI driver %s, but the claim uses %s", content.Spec.Driver, options.Driver.DriverName)
 	case content.Status == nil || content.Status.SnapshotHandle == nil || *content.Status.SnapshotHandle == "":
 		return nil, refuseSnapshot(snapshot, "VolumeSnapshotContent %s has no snapshot handle yet", content.Name)
 	case options.PreventModeConversion && changesMode(claim, content):
-		return nil, refuseSnapshot(snapshot, "it is of a volume of mode %s, and VolumeSnapshotContent %s does not have the annotation %s: \"true\"",
+		return nil, refuseSnapshot(snapshot, "its volume mode is %s, and VolumeSnapshotContent %s lacks the annotation %s: \"true\"",
 			*content.Spec.SourceVolumeMode, content.Name, allowModeChange)
 	}
 	if size := snapshot.Status.RestoreSize; size != nil && size.Value() > requestedBytes(claim) {

@@ -175,9 +175,9 @@ func TestRestoreContent(t *testing.T) {
 		"size unknown":  {snapshot: func(s *Snapshot) { s.Status.RestoreSize = nil }},
 		"another's":     {content: func(c *SnapshotContent) { c.Spec.VolumeSnapshotRef.UID = "other" }, says: "another snapshot"},
 		"namespace":     {content: func(c *SnapshotContent) { c.Spec.VolumeSnapshotRef.Namespace = "other" }, says: "another snapshot"},
-		"driver":        {content: func(c *SnapshotContent) { c.Spec.Driver = "other" }, says: "made by CSI driver other"},
+		"driver":        {content: func(c *SnapshotContent) { c.Spec.Driver = "other" }, says: "belongs to CSI driver other"},
 		"no handle":     {content: func(c *SnapshotContent) { c.Status.SnapshotHandle = nil }, says: "no snapshot handle"},
-		"other mode":    {claim: block, says: "mode Filesystem"},
+		"other mode":    {claim: block, says: "volume mode is Filesystem"},
 		"other mode, allowed there": {claim: block, content: func(c *SnapshotContent) {
 			c.Annotations = map[string]string{allowModeChange: "true"}
 		}},

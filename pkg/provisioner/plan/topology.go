@@ -42,7 +42,7 @@ func (p Placement) Requirement() (*csi.TopologyRequirement, error) {
 		first = slices.IndexFunc(requisite, p.Selected.within)
 	}
 	if first < 0 {
-		return nil, fmt.Errorf("%w: the selected node is in %s, which its allowedTopologies do not have", ErrClass, p.Selected)
+		return nil, fmt.Errorf("%w: the selected node is in %s, which its allowedTopologies exclude", ErrClass, p.Selected)
 	}
 	return &csi.TopologyRequirement{
 		Requisite: topologies(requisite),
@@ -54,7 +54,7 @@ func (p Placement) requisite(allowed []Segment) ([]Segment, error) {
 	switch {
 	case p.Selected != nil && p.Strict:
 		if len(allowed) > 0 && !slices.ContainsFunc(allowed, p.Selected.within) {
-			return nil, fmt.Errorf("%w: the selected node is in %s, which its allowedTopologies do not have", ErrClass, p.Selected)
+			return nil, fmt.Errorf("%w: the selected node is in %s, which its allowedTopologies exclude", ErrClass, p.Selected)
 		}
 		return []Segment{p.Selected}, nil
 	case len(allowed) > 0:
@@ -69,7 +69,7 @@ func (p Placement) requisite(allowed []Segment) ([]Segment, error) {
 	}
 	requisite := distinct(p.Cluster)
 	if len(requisite) == 0 {
-		return nil, fmt.Errorf("%w: no node says where the CSI driver can reach its volumes from; is the driver's node plugin running?", ErrClaim)
+		return nil, fmt.Errorf("%w: no node reports a topology segment of the CSI driver; is its node plugin running?", ErrClaim)
 	}
 	return requisite, nil
 }

@@ -37,7 +37,7 @@ func (c *Creation) Volume(response *csi.CreateVolumeResponse) (*corev1.Persisten
 			ErrResponse, c.Request.GetName(), size, wanted)
 	}
 	if c.Request.GetVolumeContentSource() != nil && made.GetContentSource() == nil {
-		return nil, fmt.Errorf("%w: volume %s was created without the content that was asked for",
+		return nil, fmt.Errorf("%w: volume %s was created without the requested content",
 			ErrResponse, c.Request.GetName())
 	}
 	volume := c.Template.DeepCopy()
