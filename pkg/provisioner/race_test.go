@@ -32,7 +32,7 @@ func TestNodeWithoutRoomLeavesClaimsToOthers(t *testing.T) {
 	}
 	runNodes(t, a, b)
 	a.createClaim(testClaim("data"))
-	eventually(t, "both have looked", func() bool { return a.driver.CapacityAsked() > 1 && b.driver.CapacityAsked() > 1 })
+	eventually(t, "both have looked", func() bool { return a.driver.CapacityCalls() > 1 && b.driver.CapacityCalls() > 1 })
 	if a.volume("pvc-uid-data") != nil {
 		t.Fatal("a volume was made where there is no room")
 	}

@@ -29,7 +29,7 @@ func (w *world) startDriverOn(zone string) *onNode {
 	n := &onNode{Driver: drivertest.New(w.driverName), zone: zone, socket: filepath.Join(w.dir, zone+".sock")}
 	n.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
 	n.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_GET_CAPACITY)
-	n.SetPlace(map[string]string{w.name + "/zone": zone})
+	n.SetNodeTopology(map[string]string{w.name + "/zone": zone})
 	n.OnCreate(w.madeOn(zone))
 	if err := n.Start(n.socket); err != nil {
 		w.Fatal(err)

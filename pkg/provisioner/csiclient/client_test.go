@@ -175,7 +175,7 @@ func TestDriverRestart(t *testing.T) {
 func TestDriverComesBackOnAnotherNode(t *testing.T) {
 	scripted := drivertest.New(driverName)
 	scripted.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
-	scripted.SetPlace(map[string]string{"zone": "a"})
+	scripted.SetNodeTopology(map[string]string{"zone": "a"})
 	socket := startDriver(t, scripted)
 	driver, err := Connect(t.Context(), Config{Address: socket, Timeout: patience, NodeTopology: true})
 	if err != nil {
@@ -185,7 +185,7 @@ func TestDriverComesBackOnAnotherNode(t *testing.T) {
 	if err := scripted.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	scripted.SetPlace(map[string]string{"zone": "b"})
+	scripted.SetNodeTopology(map[string]string{"zone": "b"})
 	if err := scripted.Start(socket); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestNodeTopology(t *testing.T) {
 	if _, err := ask(); !errors.Is(err, ErrUnsupportedDriver) {
 		t.Errorf("without a place: %v", err)
 	}
-	driver.SetPlace(map[string]string{"zone": "a"})
+	driver.SetNodeTopology(map[string]string{"zone": "a"})
 	connected, err := ask()
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestNodeTopology(t *testing.T) {
 	if err := driver.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	driver.SetPlace(map[string]string{"zone": "b"})
+	driver.SetNodeTopology(map[string]string{"zone": "b"})
 	if err := driver.Start(socket); err != nil {
 		t.Fatal(err)
 	}

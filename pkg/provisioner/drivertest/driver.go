@@ -1,6 +1,6 @@
-// Package drivertest has a CSI driver for tests of what calls one: it listens on
-// a real unix socket, keeps its volumes as the CSI specification asks, and fails,
-// waits or answers oddly where a test says so. It stores no data.
+// Package drivertest is a CSI driver for tests of its callers: it listens on a unix
+// socket, tracks volumes as the CSI specification requires, and fails, blocks or
+// responds wrongly when a test says so. It stores no data.
 package drivertest
 
 import (
@@ -22,35 +22,34 @@ import (
 // ErrRunning is returned by Start when the driver is listening already.
 var ErrRunning = errors.New("driver is listening already")
 
-// Driver is a scripted CSI driver. Its methods may be called at any time, also
-// while it serves. Volumes and calls survive Stop and Start, as those of a real
-// driver survive its restart.
+// Driver is a scripted CSI driver. Its methods may be called at any time, also while it
+// serves. Volumes and recorded calls survive Stop and Start.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
 	csi.UnimplementedNodeServer
 
-	mu           sync.Mutex
-	name         string
-	notReady     bool
-	capabilities []csi.ControllerServiceCapability_RPC_Type
-	services     []csi.PluginCapability_Service_Type
-	volumes      map[string]*csi.Volume // by name
-	creates      []*csi.CreateVolumeRequest
-	deletes      []*csi.DeleteVolumeRequest
-	onCreate     CreateHook
-	onDelete     DeleteHook
-	capacity     int64
-	asked        int
-	place        map[string]string
-	server       *grpc.Server
-	served       chan error
+	mu            sync.Mutex
+	name          string
+	notReady      bool
+	capabilities  []csi.ControllerServiceCapability_RPC_Type
+	services      []csi.PluginCapability_Service_Type
+	volumes       map[string]*csi.Volume // by name
+	creates       []*csi.CreateVolumeRequest
+	deletes       []*csi.DeleteVolumeRequest
+	onCreate      CreateHook
+	onDelete      DeleteHook
+	capacity      int64
+	capacityCalls int
+	nodeTopology  map[string]string
+	server        *grpc.Server
+	served        chan error
 }
 
-// CreateHook runs in place of CreateVolume; next is what the driver does otherwise.
+// CreateHook runs in place of CreateVolume; next is the default behaviour.
 type CreateHook func(ctx context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error)
 
-// DeleteHook runs in place of DeleteVolume; next is what the driver does otherwise.
+// DeleteHook runs in place of DeleteVolume; next is the default behaviour.
 type DeleteHook func(ctx context.Context, request *csi.DeleteVolumeRequest, next func() (*csi.DeleteVolumeResponse, error)) (*csi.DeleteVolumeResponse, error)
 
 // New is a driver that creates and deletes volumes.
@@ -83,8 +82,7 @@ func (d *Driver) Start(socket string) error {
 	return nil
 }
 
-// Stop ends the driver as a crash would: calls under way fail. The socket is gone
-// when it returns.
+// Stop ends the driver like a crash: calls under way fail. The socket is removed.
 func (d *Driver) Stop() error {
 	d.mu.Lock()
 	server, served := d.server, d.served
@@ -97,10 +95,10 @@ func (d *Driver) Stop() error {
 	return <-served
 }
 
-// Rename makes the driver answer as another one.
+// Rename changes the name that the driver reports.
 func (d *Driver) Rename(name string) { d.locked(func() { d.name = name }) }
 
-// SetReady says what Probe answers.
+// SetReady sets the response of Probe.
 func (d *Driver) SetReady(ready bool) { d.locked(func() { d.notReady = !ready }) }
 
 // SetServices replaces the plugin capabilities.
@@ -113,19 +111,21 @@ func (d *Driver) SetCapabilities(capabilities ...csi.ControllerServiceCapability
 	d.locked(func() { d.capabilities = capabilities })
 }
 
-// SetCapacity says what GetCapacity answers, wherever it is asked about.
+// SetCapacity sets the response of GetCapacity for all segments.
 func (d *Driver) SetCapacity(bytes int64) { d.locked(func() { d.capacity = bytes }) }
 
-// SetPlace says where NodeGetInfo answers that the driver's node is.
-func (d *Driver) SetPlace(segments map[string]string) { d.locked(func() { d.place = segments }) }
+// SetNodeTopology sets the accessible topology of NodeGetInfo.
+func (d *Driver) SetNodeTopology(segments map[string]string) {
+	d.locked(func() { d.nodeTopology = segments })
+}
 
-// OnCreate sets what CreateVolume does from now on; nil for the usual.
+// OnCreate sets the behaviour of CreateVolume; nil is the default.
 func (d *Driver) OnCreate(hook CreateHook) { d.locked(func() { d.onCreate = hook }) }
 
-// OnDelete sets what DeleteVolume does from now on; nil for the usual.
+// OnDelete sets the behaviour of DeleteVolume; nil is the default.
 func (d *Driver) OnDelete(hook DeleteHook) { d.locked(func() { d.onDelete = hook }) }
 
-// Volumes are the volumes there are, by name.
+// Volumes are the existing volumes, by name.
 func (d *Driver) Volumes() map[string]*csi.Volume {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,11 +146,11 @@ func (d *Driver) Deletes() []*csi.DeleteVolumeRequest {
 	return append([]*csi.DeleteVolumeRequest(nil), d.deletes...)
 }
 
-// CapacityAsked is how many GetCapacity calls were received so far.
-func (d *Driver) CapacityAsked() int {
+// CapacityCalls is the number of GetCapacity calls received so far.
+func (d *Driver) CapacityCalls() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.asked
+	return d.capacityCalls
 }
 
 func (d *Driver) locked(change func()) {
@@ -251,7 +251,7 @@ func (d *Driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequ
 func (d *Driver) GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked++
+	d.capacityCalls++
 	return &csi.GetCapacityResponse{AvailableCapacity: d.capacity}, nil
 }
 
@@ -260,8 +260,8 @@ func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	response := &csi.NodeGetInfoResponse{NodeId: "node"}
-	if d.place != nil {
-		response.AccessibleTopology = &csi.Topology{Segments: maps.Clone(d.place)}
+	if d.nodeTopology != nil {
+		response.AccessibleTopology = &csi.Topology{Segments: maps.Clone(d.nodeTopology)}
 	}
 	return response, nil
 }

@@ -1,10 +1,9 @@
-// Package journal keeps what is about to be made outside the process that makes
-// it, in one ConfigMap, so that the next process finds what one that died left
-// behind. Entries are written in groups: many that begin at about the same time
-// share one request to the API server.
+// Package journal records unfinished work in a ConfigMap, so that the next process
+// finds what a dead one left behind. Entries that begin at about the same time share
+// one request to the API server.
 //
-// It is for few entries of short life, such as calls under way, and not for state
-// that lasts.
+// It is for few, short-lived entries, such as calls under way, and not for lasting
+// state.
 package journal
 
 import (
@@ -26,11 +25,11 @@ import (
 )
 
 const (
-	// endDelay is how long entries that have ended may stay written, for the
-	// next Begin to take them out at no cost.
+	// endDelay is how long ended entries may stay written, so that the next Begin
+	// removes them at no cost.
 	endDelay = 250 * time.Millisecond
-	// gatherDelay lets a burst of Begins share a request.
-	gatherDelay = 10 * time.Millisecond
+	// batchDelay lets a burst of Begins share a request.
+	batchDelay = 10 * time.Millisecond
 
 	writeTimeout   = 10 * time.Second
 	rewriteDelay   = time.Second
@@ -40,42 +39,42 @@ const (
 // ErrNotWritten is wrapped when an entry could not be written.
 var ErrNotWritten = errors.New("cannot record the volume in the journal")
 
-// Config is what a Journal needs.
+// Config of a Journal.
 type Config struct {
-	// Client is of the namespace that the ConfigMap is in.
+	// Client is for the namespace of the ConfigMap.
 	Client typedcorev1.ConfigMapInterface
-	// Name of the ConfigMap. No two processes may work with it at the same time;
-	// if they do for a moment, no entry is lost.
+	// Name of the ConfigMap. Two processes must not share it, but if they overlap for a
+	// moment, no entry is lost.
 	Name string
-	// ForbiddenPause is how long to go on without the ConfigMap before the next try
-	// where permission for it is missing, 15s without it.
+	// ForbiddenPause is the delay before the next write if permission is missing, 15s by
+	// default.
 	ForbiddenPause time.Duration
 }
 
-// Journal is the entries, by key.
+// Journal has entries by key.
 type Journal struct {
 	config Config
 
 	mu      sync.Mutex
 	entries map[string][]byte
-	// written is what the ConfigMap has, as far as is known.
+	// written is the presumed content of the ConfigMap.
 	written map[string][]byte
-	// object is the ConfigMap itself, nil when there is none.
+	// object is the ConfigMap, nil if there is none.
 	object *corev1.ConfigMap
-	// uncertain is set when a write failed: it may have come through.
+	// uncertain is set after a failed write, which may have succeeded.
 	uncertain bool
-	// forbidden is until when not to write, for want of permission: everything works
-	// then, but for what a crash leaves behind. An API server that has just started
-	// knows of no permissions for a moment.
+	// forbidden is until when not to write, since permission is missing. Only cleanup
+	// after a crash needs the entries. An API server that has just started has no
+	// permissions for a moment.
 	forbidden time.Time
 	waiting   []chan error
 	kick      chan struct{}
 	ended     chan struct{}
-	// zip is kept, as it needs more memory than all that goes through it.
+	// zip is reused, since it needs more memory than its input.
 	zip *gzip.Writer
 }
 
-// Open reads the entries that are there.
+// Open reads the existing entries.
 func Open(ctx context.Context, config Config) (*Journal, error) {
 	zip, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
@@ -95,22 +94,22 @@ func Open(ctx context.Context, config Config) (*Journal, error) {
 	return j, nil
 }
 
-// Entries are those that have begun and not ended.
+// Entries returns the entries that have begun and not ended.
 func (j *Journal) Entries() map[string][]byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return maps.Clone(j.entries)
 }
 
-// Entry is the one with the key, nil for none.
+// Entry returns the entry of a key, nil for none.
 func (j *Journal) Entry(key string) []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.entries[key]
 }
 
-// Begin returns when the entry is written. An entry that has begun already stays
-// as it was. An error wraps ErrNotWritten; the entry then has not begun.
+// Begin returns when the entry is written. An entry that has begun already is not
+// changed. On an error, which wraps ErrNotWritten, the entry has not begun.
 func (j *Journal) Begin(ctx context.Context, key string, data []byte) error {
 	err := j.change(ctx, func() bool {
 		_, begun := j.entries[key]
@@ -125,8 +124,8 @@ func (j *Journal) Begin(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-// Amend replaces an entry that has begun, and returns when that is written. An error
-// wraps ErrNotWritten; this process then goes on with the new one, and writes it later.
+// Amend replaces an entry that has begun, and returns when it is written. On an error,
+// which wraps ErrNotWritten, the new entry applies and is written later.
 func (j *Journal) Amend(ctx context.Context, key string, data []byte) error {
 	return j.change(ctx, func() bool {
 		old, begun := j.entries[key]
@@ -137,8 +136,8 @@ func (j *Journal) Amend(ctx context.Context, key string, data []byte) error {
 	})
 }
 
-// Remove is End, but returns when the entry is out of the ConfigMap. An error wraps
-// ErrNotWritten; the entry then has not ended.
+// Remove ends an entry, and returns when it is removed from the ConfigMap. On an error,
+// which wraps ErrNotWritten, the entry has not ended.
 func (j *Journal) Remove(ctx context.Context, key string) error {
 	data := j.Entry(key)
 	err := j.change(ctx, func() bool {
@@ -156,8 +155,8 @@ func (j *Journal) Remove(ctx context.Context, key string) error {
 	return err
 }
 
-// change changes the entries and returns when they are written, at once where edit
-// says that nothing has changed, or where there is no permission to write.
+// change edits the entries and returns when they are written. It returns at once if
+// nothing has changed or permission is missing.
 func (j *Journal) change(ctx context.Context, edit func() (changed bool)) error {
 	j.mu.Lock()
 	changed := edit()
@@ -181,7 +180,7 @@ func (j *Journal) change(ctx context.Context, edit func() (changed bool)) error 
 	return nil
 }
 
-// End forgets an entry; it is taken out of the ConfigMap a moment later.
+// End ends an entry, which is removed from the ConfigMap a moment later.
 func (j *Journal) End(key string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -206,7 +205,7 @@ func (j *Journal) Run(ctx context.Context) {
 			j.flush(context.WithoutCancel(ctx))
 			return
 		case <-j.kick:
-			pause(ctx, gatherDelay)
+			pause(ctx, batchDelay)
 		case <-j.ended:
 			select {
 			case <-j.kick:
@@ -225,7 +224,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// flush writes the entries there are and tells those who wait how it went.
+// flush writes the entries and passes the result to the waiting calls.
 func (j *Journal) flush(ctx context.Context) {
 	j.mu.Lock()
 	waiting := j.waiting
@@ -241,7 +240,7 @@ func (j *Journal) flush(ctx context.Context) {
 	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to write the journal", logkeys.ConfigMap, j.config.Name)
-		// What has ended must go, also when nothing begins any more.
+		// Retry, also if nothing else changes.
 		time.AfterFunc(rewriteDelay, func() { signal(j.ended) })
 	}
 	for _, done := range waiting {

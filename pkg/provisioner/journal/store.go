@@ -17,11 +17,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// dataKey holds all entries together: they are much alike, and so take a tenth of
-// the space that they would take one by one.
+// dataKey has all entries: they are similar, and compressed together take a tenth of
+// the space.
 const dataKey = "volumes.json.gz"
 
-// load takes in the entries that the ConfigMap has and this process does not know.
+// load adds the entries of the ConfigMap that this process does not know.
 func (j *Journal) load(ctx context.Context) error {
 	found, err := j.config.Client.Get(ctx, j.config.Name, metav1.GetOptions{})
 	var stored map[string][]byte
@@ -40,7 +40,7 @@ func (j *Journal) load(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for key, data := range stored {
-		// What was written by this process and is gone from entries has ended.
+		// An entry that this process has written and no longer has is ended.
 		_, ours := j.written[key]
 		if _, known := j.entries[key]; !known && !ours {
 			j.entries[key] = data
@@ -50,8 +50,8 @@ func (j *Journal) load(ctx context.Context) error {
 	return nil
 }
 
-// write replaces what the ConfigMap has. If another process has written
-// meanwhile, its entries are taken over.
+// write replaces the content of the ConfigMap. If another process has written
+// meanwhile, its entries are adopted.
 func (j *Journal) write(ctx context.Context, entries map[string][]byte) error {
 	for {
 		err := j.put(ctx, entries)
@@ -67,21 +67,21 @@ func (j *Journal) write(ctx context.Context, entries map[string][]byte) error {
 			}
 			entries = j.Entries()
 		default:
-			j.suppose(entries)
+			j.presumeWritten(entries)
 			return err
 		}
 	}
 }
 
-// suppose that a write which failed came through, so that what it wrote is not
-// taken for another process's.
-func (j *Journal) suppose(entries map[string][]byte) {
+// presumeWritten treats a failed write as successful, so that its entries are not
+// mistaken for another process's.
+func (j *Journal) presumeWritten(entries map[string][]byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.uncertain = true
-	supposed := maps.Clone(entries) // of written, nil before the first write, it would be nil
-	maps.Copy(supposed, j.written)
-	j.written = supposed
+	presumed := maps.Clone(entries) // not of written, which is nil before the first write
+	maps.Copy(presumed, j.written)
+	j.written = presumed
 }
 
 func (j *Journal) put(ctx context.Context, entries map[string][]byte) error {
@@ -111,18 +111,18 @@ func (j *Journal) put(ctx context.Context, entries map[string][]byte) error {
 	return nil
 }
 
-// pause goes on without the ConfigMap for a while.
+// pause stops writing for a while.
 func (j *Journal) pause(ctx context.Context, err error) {
 	klog.FromContext(ctx).Error(err, "Not permitted to write the journal; unfinished volumes of claims that are deleted while this program is down will leak",
 		logkeys.ConfigMap, j.config.Name, logkeys.RetryIn, j.config.ForbiddenPause)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.forbidden = time.Now().Add(j.config.ForbiddenPause)
-	j.uncertain = true // there may be entries of another process
+	j.uncertain = true // another process may have entries
 	time.AfterFunc(j.config.ForbiddenPause, func() { signal(j.ended) })
 }
 
-// encode is called by one goroutine at a time.
+// encode must not be called concurrently.
 func (j *Journal) encode(entries map[string][]byte) ([]byte, error) {
 	raw := make(map[string]json.RawMessage, len(entries))
 	for key, data := range entries {

@@ -8,8 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// AttributesClassName is the VolumeAttributesClass that a claim asks for, empty
-// for none.
+// AttributesClassName is the VolumeAttributesClass of a claim, empty for none.
 func AttributesClassName(claim *corev1.PersistentVolumeClaim) string {
 	if claim.Spec.VolumeAttributesClassName == nil {
 		return ""
@@ -29,7 +28,7 @@ func CheckAttributes(name string, options Options) error {
 	return nil
 }
 
-// Modify makes the volume one of a VolumeAttributesClass.
+// Modify applies a VolumeAttributesClass.
 func (c *Creation) Modify(class *storagev1.VolumeAttributesClass) error {
 	if driver := c.Template.Spec.CSI.Driver; class.DriverName != driver {
 		return fmt.Errorf("%w: its VolumeAttributesClass %q is for CSI driver %s, but the claim uses %s",

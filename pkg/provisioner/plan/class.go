@@ -9,22 +9,21 @@ import (
 )
 
 const (
-	// reservedPrefix marks parameters that are for the provisioner, not the driver.
+	// reservedPrefix marks parameters of the provisioner, which the driver does not get.
 	reservedPrefix = "csi.storage.k8s.io/"
 
 	fsTypeKey = reservedPrefix + "fstype"
-	// deprecatedFSTypeKey, in any case of letters, also reaches the driver: some
-	// read it themselves.
+	// deprecatedFSTypeKey, matched case-insensitively, is also passed to the driver:
+	// some read it themselves.
 	deprecatedFSTypeKey = "fstype"
 
-	// expandKey with the value "true" lets the other parameters name what belongs
-	// to the claim.
+	// expandKey with the value "true" expands tokens in the other parameters.
 	expandKey = reservedPrefix + "expand-parameters"
 )
 
-// Class is a StorageClass's parameters, understood.
+// Class is the parsed parameters of a StorageClass.
 type Class struct {
-	// Parameters are those for the driver.
+	// Parameters are the driver's.
 	Parameters map[string]string
 	// FSType is empty when the class names none.
 	FSType string
@@ -33,9 +32,9 @@ type Class struct {
 	secrets map[Purpose]secretTemplate
 }
 
-// ParseClass separates what a class says to the provisioner from what it says
-// to the driver. A reserved parameter it does not know is refused: ignoring one
-// would provision something other than what was asked for.
+// ParseClass separates the provisioner's parameters from the driver's. An unknown
+// reserved parameter is an error: ignoring it would provision something other than
+// what was requested.
 func ParseClass(parameters map[string]string) (Class, error) {
 	secrets, err := secretTemplates(parameters)
 	if err != nil {
@@ -71,7 +70,7 @@ func ParseClass(parameters map[string]string) (Class, error) {
 	return class, nil
 }
 
-// Secret resolves the reference for one purpose, or nil when the class has none.
+// Secret resolves the reference for one purpose, nil if the class has none.
 func (c Class) Secret(purpose Purpose, subject Subject) (*SecretRef, error) {
 	pair, found := c.pair(purpose)
 	if !found {

@@ -11,8 +11,8 @@ const (
 	deletionSecretNamespaceAnnotation = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
 )
 
-// DeletionSecretNamedBy says where DeletionSecret's comes from, when it is known,
-// and ClassDeletionSecret's.
+// DeletionSecretNamedBy says what names a deletion secret: known is the result of
+// DeletionSecret.
 func DeletionSecretNamedBy(known bool) string {
 	if known {
 		return fmt.Sprintf("the PersistentVolume's annotations %s and %s", deletionSecretNameAnnotation, deletionSecretNamespaceAnnotation)
@@ -20,9 +20,9 @@ func DeletionSecretNamedBy(known bool) string {
 	return "its StorageClass"
 }
 
-// DeletionSecret is the secret that deleting a volume needs, nil for none.
-// known is false when the volume does not say, as old ones do not; then its
-// class is the next to ask, with ClassDeletionSecret.
+// DeletionSecret is the secret that the deletion of a volume needs, nil for none.
+// known is false if the volume does not say, which old ones do not; then
+// ClassDeletionSecret applies.
 func DeletionSecret(volume *corev1.PersistentVolume) (secret *SecretRef, known bool, err error) {
 	name, hasName := volume.Annotations[deletionSecretNameAnnotation]
 	namespace, hasNamespace := volume.Annotations[deletionSecretNamespaceAnnotation]
@@ -38,8 +38,8 @@ func DeletionSecret(volume *corev1.PersistentVolume) (secret *SecretRef, known b
 	return &SecretRef{Namespace: namespace, Name: name}, true, nil
 }
 
-// ClassDeletionSecret is the provisioner secret of the volume's class. Tokens
-// that need more of the claim than its name cannot be resolved any longer.
+// ClassDeletionSecret is the provisioner secret of the volume's class. Tokens that
+// need more than the claim's name cannot be resolved any more.
 func ClassDeletionSecret(parameters map[string]string, volume *corev1.PersistentVolume) (*SecretRef, error) {
 	class, err := ParseClass(parameters)
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Grant is what matters here of a ReferenceGrant, gateway.networking.k8s.io: it
-// lies in the namespace of what it gives access to.
+// Grant is the part of a ReferenceGrant (gateway.networking.k8s.io) that is used. It
+// is in the namespace that it grants access to.
 type Grant struct {
 	Spec GrantSpec `json:"spec"`
 }
 
-// GrantSpec is of a Grant.
+// GrantSpec is the spec of a Grant.
 type GrantSpec struct {
 	From []GrantFrom `json:"from"`
 	To   []GrantTo   `json:"to"`
 }
 
-// GrantFrom is who may refer.
+// GrantFrom is a kind that may refer.
 type GrantFrom struct {
 	Group     string `json:"group"`
 	Kind      string `json:"kind"`
@@ -32,8 +32,8 @@ type GrantTo struct {
 	Name  *string `json:"name,omitempty"`
 }
 
-// CheckGrants decides whether a claim may use an origin in another namespace,
-// whose grants these are.
+// CheckGrants decides whether a claim may use an origin in another namespace, which
+// has these grants.
 func CheckGrants(origin Origin, claim *corev1.PersistentVolumeClaim, grants []Grant) error {
 	for _, grant := range grants {
 		if grant.Spec.allowsFrom(claim.Namespace) && grant.Spec.allowsTo(origin) {

@@ -10,13 +10,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// migratedToAnnotation is what the controller-manager writes on the claims and
-// volumes of an in-tree plugin that it leaves to a CSI driver: the driver's name.
+// migratedToAnnotation on the claims and volumes of an in-tree plugin is the name of
+// the CSI driver that the controller-manager leaves them to.
 const migratedToAnnotation = "pv.kubernetes.io/migrated-to"
 
-// Migration is the in-tree plugin whose volumes a CSI driver has taken over. They
-// stay what they were to the API server; to the driver they are volumes like all
-// others. The zero Migration is that of a driver that has taken over nothing.
+// Migration is the in-tree plugin whose volumes a CSI driver has taken over. The API
+// server still has them as the plugin's, and the driver sees them as its own. The zero Migration is that of a driver that has taken over nothing.
 type Migration struct {
 	driver, plugin string
 	translator     csitranslation.CSITranslator
@@ -35,7 +34,7 @@ func NewMigration(driver string) Migration {
 // IsZero is true for a driver that has taken over nothing.
 func (m Migration) IsZero() bool { return m.plugin == "" }
 
-// Names are those that classes and claims have instead of the driver's.
+// Names are the provisioner names in classes and claims of the plugin.
 func (m Migration) Names() []string {
 	if m.IsZero() {
 		return nil
@@ -43,20 +42,20 @@ func (m Migration) Names() []string {
 	return []string{m.plugin}
 }
 
-// WaitsForPlugin tells whether a claim is the in-tree plugin's own, as the
+// WaitsForPlugin reports whether a claim is the in-tree plugin's own, since the
 // controller-manager has not left it to the driver.
 func (m Migration) WaitsForPlugin(claim *corev1.PersistentVolumeClaim) bool {
 	return !m.IsZero() && ProvisionerOf(claim) == m.plugin && claim.Annotations[migratedToAnnotation] != m.driver
 }
 
-// Wants tells whether the driver is to make the claim's volume.
+// Wants reports whether the driver provisions the claim.
 func (m Migration) Wants(claim *corev1.PersistentVolumeClaim, driver string) bool {
 	name := ProvisionerOf(claim)
 	return name == driver || !m.IsZero() && name == m.plugin && !m.WaitsForPlugin(claim)
 }
 
-// Class is what a class says in the driver's terms. migrated is true when it was in
-// the plugin's.
+// Class translates a class of the plugin for the driver; migrated is true if it was
+// one.
 func (m Migration) Class(logger klog.Logger, class *storagev1.StorageClass) (translated *storagev1.StorageClass, migrated bool, err error) {
 	if m.IsZero() || class.Provisioner != m.plugin {
 		return class, false, nil
@@ -65,20 +64,19 @@ func (m Migration) Class(logger klog.Logger, class *storagev1.StorageClass) (tra
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: translate its parameters for CSI driver %s: %w", ErrClass, m.driver, err)
 	}
-	// What is made of the class is the plugin's volume; some plugins change this too.
+	// The volume will be the plugin's; some translations change this field too.
 	translated.Provisioner = class.Provisioner
 	return translated, true, nil
 }
 
-// Volume is a PersistentVolume in the driver's terms: a CSI volume, where it is one
-// of the plugin's.
+// Volume translates a PersistentVolume of the plugin to a CSI volume.
 func (m Migration) Volume(logger klog.Logger, volume *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	if m.IsZero() || volume.Spec.CSI != nil {
 		return volume, nil
 	}
 	plugin, err := m.translator.GetInTreePluginNameFromSpec(volume, nil)
 	if err != nil || plugin != m.plugin {
-		return volume, nil //nolint:nilerr // it is no volume of any plugin that was taken over
+		return volume, nil //nolint:nilerr // not a volume of the plugin
 	}
 	translated, err := m.translator.TranslateInTreePVToCSI(logger, volume)
 	if err != nil {
@@ -87,17 +85,17 @@ func (m Migration) Volume(logger klog.Logger, volume *corev1.PersistentVolume) (
 	return translated, nil
 }
 
-// Same tells whether a PersistentVolume is for the volume that the driver calls
-// handle. A volume of the plugin does not tell all that is in its handle, such as
-// the project that a disk is in: what the plugin cannot tell apart is the same,
-// so that it is not deleted.
+// Same reports whether a PersistentVolume is for the volume with the handle. A volume
+// of the plugin does not have everything that is in its handle, such as the project
+// of a disk: volumes that the plugin cannot distinguish count as the same, so that
+// none is deleted by mistake.
 func (m Migration) Same(logger klog.Logger, volume *corev1.PersistentVolume, driver, handle string) bool {
 	if source := volume.Spec.CSI; source != nil {
 		return source.Driver == driver && source.VolumeHandle == handle
 	}
 	translated, err := m.Volume(logger, volume)
 	if err != nil {
-		return true // it is the plugin's, and nobody can tell which
+		return true // a volume of the plugin, of unknown handle
 	}
 	if translated.Spec.CSI == nil {
 		return false
@@ -108,15 +106,15 @@ func (m Migration) Same(logger klog.Logger, volume *corev1.PersistentVolume, dri
 	return err != nil || equality.Semantic.DeepEqual(back.Spec.PersistentVolumeSource, volume.Spec.PersistentVolumeSource)
 }
 
-// MayDelete tells whether the driver is to delete the volume behind a
-// PersistentVolume of the plugin: one that was left to the driver, or that nobody
-// but the driver's provisioner holds any longer.
+// MayDelete reports whether the driver deletes the volume of a PersistentVolume of the
+// plugin: one that was left to the driver, or that only the finalizer of the driver's
+// provisioner still holds.
 func (m Migration) MayDelete(volume *corev1.PersistentVolume) bool {
 	return volume.Spec.CSI != nil || m.IsZero() || volume.Annotations[migratedToAnnotation] == m.driver || volume.DeletionTimestamp != nil
 }
 
-// Saved is the form in which the PersistentVolume of what the driver made is to be
-// saved: the plugin's, where the claim's class is.
+// Saved is the form in which a PersistentVolume is saved: the plugin's, if the claim's
+// class is.
 func (m Migration) Saved(creation *Creation, volume *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	if !creation.Migrated {
 		return volume, nil

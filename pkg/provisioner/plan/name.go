@@ -16,16 +16,16 @@ const (
 	uidLength    = 36
 )
 
-// Naming makes the name of a claim's volume, which is also the name of its
-// PersistentVolume: the same for every try, so that a retry finds the volume
-// that an earlier one made.
+// Naming derives the name of a claim's volume, which is also the name of its
+// PersistentVolume. It is the same for every try, so that a retry finds the volume of
+// an earlier one.
 type Naming struct {
 	prefix     string
 	uuidLength int
 }
 
-// NewNaming takes --volume-name-prefix and --volume-name-uuid-length: WholeUID,
-// or how many of the UID's 32 hexadecimal digits to keep, without dashes.
+// NewNaming validates --volume-name-prefix and --volume-name-uuid-length: WholeUID,
+// or the number of hexadecimal digits of the UID to keep, without dashes.
 func NewNaming(prefix string, uuidLength int) (Naming, error) {
 	if uuidLength != WholeUID && (uuidLength < 1 || uuidLength > uidHexDigits) {
 		return Naming{}, fmt.Errorf("volume name UUID length is %d, must be %d (whole UID) or 1 to %d",

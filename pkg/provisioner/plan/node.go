@@ -9,18 +9,17 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// SelectedNodeAnnotation is on a claim whose volume is to be where a node is: the
-// scheduler's choice, or a node's own (Node.Assignment).
+// SelectedNodeAnnotation is the node that a claim's volume must be reachable from. It
+// is set by the scheduler, or by the node that wins an unassigned claim.
 const SelectedNodeAnnotation = "volume.kubernetes.io/selected-node"
 
-// The names of who makes a claim's volume, the second of old clusters.
+// The annotations with the provisioner of a claim, the second one in old clusters.
 const (
 	provisionerAnnotation    = "volume.kubernetes.io/storage-provisioner"
 	oldProvisionerAnnotation = "volume.beta.kubernetes.io/storage-provisioner"
 )
 
-// ProvisionerOf is the name of who is to make a claim's volume, empty as long as
-// that is not decided.
+// ProvisionerOf is the name of a claim's provisioner, empty until it is decided.
 func ProvisionerOf(claim *corev1.PersistentVolumeClaim) string {
 	if name, found := claim.Annotations[provisionerAnnotation]; found {
 		return name
@@ -32,10 +31,10 @@ func ProvisionerOf(claim *corev1.PersistentVolumeClaim) string {
 // its own. The zero Node is that of a provisioner for the whole cluster.
 type Node struct {
 	Name string
-	// Segment is where the node is in the driver's topology. No other node may be
-	// in the same one: it tells whose a volume is.
+	// Segment is the node's in the driver's topology. No other node may have the same:
+	// it identifies the node of a volume.
 	Segment Segment
-	// Immediate lets the node take claims that no scheduler places.
+	// Immediate makes the node compete for claims that no scheduler places.
 	Immediate bool
 }
 
@@ -76,14 +75,13 @@ func (n Node) Assignment(claim *corev1.PersistentVolumeClaim, class *storagev1.S
 	return Unassigned
 }
 
-// Placement asks for a volume on this node and nowhere else.
+// Placement requires a volume on this node.
 func (n Node) Placement(claimName string, allowed []corev1.TopologySelectorTerm) Placement {
 	return Placement{Strict: true, ClaimName: claimName, Allowed: allowed, Selected: n.Segment, Cluster: []Segment{n.Segment}}
 }
 
-// Holds tells whether a volume is on this node: whether its node affinity lets the
-// node's segment, and so no other, use it. Of a volume without one nobody can say
-// where it is.
+// Holds reports whether a volume is on this node: whether its node affinity admits the
+// node's segment. The node of a volume without affinity is unknown.
 func (n Node) Holds(volume *corev1.PersistentVolume) bool {
 	if n.IsZero() {
 		return true
@@ -116,8 +114,8 @@ func (n Node) CheckTopology(volume *corev1.PersistentVolume) error {
 		ErrResponse, volume.Name, n.Name, n.Segment)
 }
 
-// Abandoned is the function of that name, but for volumes that their claims have
-// in the meantime got on another node.
+// Abandoned is the function of that name, extended by claims that have moved to
+// another node.
 func (n Node) Abandoned(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, template *corev1.PersistentVolume) Remains {
 	remains := Abandoned(volume, claim, template)
 	switch {
@@ -132,11 +130,11 @@ func (n Node) Abandoned(volume *corev1.PersistentVolume, claim *corev1.Persisten
 	return remains
 }
 
-// Fits tells whether a driver that answered so when it was asked for its capacity
-// has room for a claim, as the scheduler does.
-func Fits(claim *corev1.PersistentVolumeClaim, room *csi.GetCapacityResponse) bool {
-	if largest := room.GetMaximumVolumeSize(); largest != nil {
+// Fits reports whether a claim fits into a driver's capacity, by the rules of the
+// scheduler.
+func Fits(claim *corev1.PersistentVolumeClaim, capacity *csi.GetCapacityResponse) bool {
+	if largest := capacity.GetMaximumVolumeSize(); largest != nil {
 		return requestedBytes(claim) <= largest.GetValue()
 	}
-	return requestedBytes(claim) <= room.GetAvailableCapacity()
+	return requestedBytes(claim) <= capacity.GetAvailableCapacity()
 }

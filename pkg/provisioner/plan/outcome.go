@@ -8,13 +8,12 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// The API server's documented limit for an event's message.
+// maxMessageBytes is the API server's limit for the message of an event.
 const maxMessageBytes = 1024
 
-// CreateState tells what is known about a volume after CreateVolume failed with
-// err. An error that does not say that the driver is done with the call means
-// that a volume may still come into being: the call is then repeated even when
-// the claim is deleted meanwhile, until the driver has given a final answer.
+// CreateState is the state of a volume after CreateVolume has failed. Unless the error
+// is final, the driver may still create the volume: the call is then retried until the
+// driver gives a final answer, even if the claim is deleted meanwhile.
 func CreateState(err error) controller.ProvisioningState {
 	answer, isStatus := status.FromError(err)
 	if !isStatus {
@@ -24,37 +23,35 @@ func CreateState(err error) controller.ProvisioningState {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.Aborted:
 		return controller.ProvisioningInBackground
 	default:
-		// ResourceExhausted is final too: another node is only worth a try when
-		// the driver has topology.
+		// So is ResourceExhausted: another node is only worth a try if the driver has
+		// topology.
 		return controller.ProvisioningFinished
 	}
 }
 
-// WorthWaiting tells whether a driver that answered err when it was asked about
-// itself may answer otherwise later. Only a method that it does not have, and
-// what is no answer of it at all, will not change.
+// WorthWaiting reports whether a driver that failed to report its capabilities may
+// succeed later: unless it lacks the method, or the error is not a response.
 func WorthWaiting(err error) bool {
 	answer, isStatus := status.FromError(err)
 	return isStatus && answer.Code() != codes.Unimplemented
 }
 
-// Unreachable is the error of a call that was not made because nothing answers
-// at address. It says what gRPC says when connecting fails.
+// Unreachable is the error of a call that was not made because nothing listens at
+// address. Its code is that of a failed connection.
 func Unreachable(address string) error {
 	return status.Errorf(codes.Unavailable, "nothing answers at %s", address)
 }
 
-// Failure is what claim and PersistentVolume events show of a failed call. It
-// deliberately does not unwrap to the gRPC status: the provisioner library
-// delays every InvalidArgument by a fixed five minutes, and retries here follow
-// the configured back-off alone.
+// Failure is a failed call as shown in events. It deliberately does not unwrap to the
+// gRPC status: the provisioner library would delay every InvalidArgument by five
+// minutes instead of the configured backoff.
 type Failure struct {
 	message     string
 	nothingMade bool
 }
 
-// NewFailure describes err, which came of calling method on the named driver.
-// Everything that redact changes in the driver's words stays out of the message.
+// NewFailure describes an error of a driver's method. redact is applied to the
+// driver's message.
 func NewFailure(method, driver string, err error, redact func(string) string) *Failure {
 	answer := status.Convert(err)
 	message := fmt.Sprintf("%s of CSI driver %s: %s: %s",
@@ -65,9 +62,8 @@ func NewFailure(method, driver string, err error, redact func(string) string) *F
 	return &Failure{message: truncate(message, maxMessageBytes), nothingMade: nothingMade(answer.Code())}
 }
 
-// NothingMade tells, of a failed CreateVolume, whether the driver said for certain
-// that there is no volume of the request. It is for a request that an earlier
-// process may have made; CreateState is not as careful.
+// NothingMade reports whether a failed CreateVolume proves that the volume does not
+// exist. It is for the request of an earlier process; CreateState is less strict.
 func (f *Failure) NothingMade() bool { return f.nothingMade }
 
 func nothingMade(code codes.Code) bool {
@@ -103,7 +99,7 @@ func truncate(text string, limit int) string {
 		return text
 	}
 	cut := limit - len(ellipsis)
-	// Not in the middle of a character: events must be valid UTF-8.
+	// Events must be valid UTF-8.
 	for cut > 0 && text[cut]&0xC0 == 0x80 {
 		cut--
 	}

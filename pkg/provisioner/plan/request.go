@@ -36,26 +36,26 @@ type Options struct {
 	AttributesClasses     bool
 }
 
-// Creation is the decision to make one volume: all there is to say of it before
-// the driver has answered. It can be stored and taken up by another process.
+// Creation is the decision to create one volume. It can be stored and continued by
+// another process.
 type Creation struct {
-	// Request has no secrets yet.
+	// Request does not have the secrets.
 	Request *csi.CreateVolumeRequest
-	// Secret is what the request needs, nil for none.
+	// Secret is the request's, nil for none.
 	Secret *SecretRef
-	// SecretNamedBy says where Secret comes from.
+	// SecretNamedBy says what names Secret.
 	SecretNamedBy string
-	// Template is the PersistentVolume but for what the driver answers.
+	// Template is the PersistentVolume without what the driver responds.
 	Template *corev1.PersistentVolume
 	// Origin is what the volume is filled from, zero for an empty volume.
 	Origin Origin
-	// Migrated has the PersistentVolume saved as one of the in-tree plugin that its
-	// class names. Everything here is in the driver's terms.
+	// Migrated saves the PersistentVolume as one of the in-tree plugin that its class
+	// names. Everything in a Creation is translated for the driver.
 	Migrated bool
-	// Began is when the volume was noted to be in the making, zero where the note is
-	// of a version that did not say.
+	// Began is when the volume was recorded in the journal, zero if an earlier version
+	// recorded it.
 	Began time.Time
-	// Made is the driver's answer, nil as long as it has not given one that can be used.
+	// Made is the driver's response, nil until there is a usable one.
 	Made *csi.CreateVolumeResponse
 
 	placed placed
@@ -110,7 +110,7 @@ type draft struct {
 	secrets      map[Purpose]*SecretRef
 }
 
-// checkClaim refuses what would otherwise be silently left out of the volume.
+// checkClaim refuses what the volume would otherwise silently lack.
 func checkClaim(claim *corev1.PersistentVolumeClaim) error {
 	switch spec := claim.Spec; {
 	case spec.Selector != nil:

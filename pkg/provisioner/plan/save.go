@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Saved decides whether a PersistentVolume that exists under the name of one to
-// be saved is that very one, saved by an earlier try.
+// Saved decides whether an existing PersistentVolume of the same name is the one to be
+// saved, by an earlier try.
 func Saved(existing, volume *corev1.PersistentVolume) bool {
 	if existing.Spec.ClaimRef == nil || existing.Spec.ClaimRef.UID != volume.Spec.ClaimRef.UID {
 		return false
@@ -16,14 +16,15 @@ func Saved(existing, volume *corev1.PersistentVolume) bool {
 	return existing.Spec.CSI == nil || SharesVolume(existing, volume)
 }
 
-// SharesVolume tells whether two PersistentVolumes are for the same volume of the
-// same driver: then it must not be deleted for one of them.
+// SharesVolume reports whether two PersistentVolumes are for the same volume, which
+// then must not be deleted for one of them.
 func SharesVolume(a, b *corev1.PersistentVolume) bool {
 	return a.Spec.CSI != nil && b.Spec.CSI != nil &&
 		a.Spec.CSI.Driver == b.Spec.CSI.Driver && a.Spec.CSI.VolumeHandle == b.Spec.CSI.VolumeHandle
 }
 
-// Taken tells whether a PersistentVolume of the name of a claim's is another's.
+// Taken reports whether a PersistentVolume with the name of a claim's belongs to
+// another claim.
 func Taken(existing *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	owner := existing.Spec.ClaimRef
 	if owner == nil || owner.Namespace != claim.Namespace || owner.Name != claim.Name {
@@ -33,9 +34,8 @@ func Taken(existing *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 	return owner.UID != "" && owner.UID != claim.UID
 }
 
-// Abandoned decides what is to become of a volume that a provisioner left in the
-// making, from what there is now: its PersistentVolume and its claim, nil for
-// what does not exist.
+// Abandoned decides what becomes of an unfinished volume, by its PersistentVolume and
+// its claim; nil is one that does not exist.
 func Abandoned(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, template *corev1.PersistentVolume) Remains {
 	switch {
 	case volume != nil && savedAs(volume, template):
@@ -47,9 +47,9 @@ func Abandoned(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeCl
 	}
 }
 
-// savedAs tells whether a PersistentVolume is the one that a template became. One
-// that is being deleted may be that of an earlier try, and its volume made anew since,
-// unless it says that the process that noted the template has saved it.
+// savedAs reports whether a PersistentVolume was saved from a template. One that is
+// being deleted may be of an earlier try, with its volume created anew since, unless
+// the process that recorded the template has saved it.
 func savedAs(volume, template *corev1.PersistentVolume) bool {
 	if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != template.Spec.ClaimRef.UID {
 		return false
@@ -65,31 +65,30 @@ func savedBy(volume *corev1.PersistentVolume) string {
 	return volume.Spec.CSI.VolumeAttributes[identityAttribute]
 }
 
-// MayDeleteUnsaved tells whether a volume whose PersistentVolume the API server
-// refuses may be deleted, as its claim is gone: only where that is what would become
-// of the PersistentVolume, and where no claim of the name, such as one that was
-// restored from a backup, counts on it.
+// MayDeleteUnsaved reports whether a volume whose claim is gone and whose
+// PersistentVolume the API server refuses may be deleted: if that is the reclaim policy,
+// and no claim of that name needs the volume, such as one restored from a backup.
 func MayDeleteUnsaved(template *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	return template.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
 		(claim == nil || claim.Spec.VolumeName != template.Name)
 }
 
-// Remains is what Abandoned decides.
+// Remains is the result of Abandoned.
 type Remains int
 
 const (
-	// RemainsSaved has its PersistentVolume: nothing is left to do.
+	// RemainsSaved has its PersistentVolume.
 	RemainsSaved Remains = iota
-	// RemainsWanted will be made again for its claim, as the same volume.
+	// RemainsWanted will be requested again for its claim, as the same volume.
 	RemainsWanted
-	// RemainsOrphaned is nobody's: no claim will lead to it any longer.
+	// RemainsOrphaned has no claim that leads to it.
 	RemainsOrphaned
-	// RemainsElsewhere is nobody's, as its claim gets a volume on another node.
+	// RemainsElsewhere has a claim that gets its volume on another node.
 	RemainsElsewhere
 )
 
-// NextTry is when a failed call is repeated after it had failed this many times
-// before: exponential back-off, as the work queue has it.
+// NextTry is the delay after so many failures, by the exponential backoff of the work
+// queue.
 func NextTry(shortest, longest time.Duration, failures int) time.Duration {
 	delay := shortest
 	for range failures {
@@ -101,7 +100,7 @@ func NextTry(shortest, longest time.Duration, failures int) time.Duration {
 	return min(delay, longest)
 }
 
-// Retried is an error's message with the time of the next try.
+// Retried adds the delay until the next try to the message of an error.
 func Retried(err error, delay time.Duration) *Failure {
 	note := fmt.Sprintf("; next try in %s", delay.Round(time.Millisecond))
 	return &Failure{message: truncate(err.Error(), maxMessageBytes-len(note)) + note}

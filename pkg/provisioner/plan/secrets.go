@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Purpose is what a secret named by a StorageClass is for.
+// Purpose of a secret in a StorageClass.
 type Purpose string
 
-// The purposes a StorageClass can name a secret for: its parameters are
+// The purposes of secrets. The parameters of a StorageClass are
 // csi.storage.k8s.io/<purpose>-name and csi.storage.k8s.io/<purpose>-namespace.
 const (
 	ProvisionerSecret       Purpose = "provisioner-secret"
@@ -22,7 +22,7 @@ const (
 	NodeExpandSecret        Purpose = "node-expand-secret"
 	ControllerModifySecret  Purpose = "controller-modify-secret"
 
-	// defaultSecret stands in for every purpose that has no pair of its own.
+	// defaultSecret applies to every purpose without a pair of its own.
 	defaultSecret Purpose = "secret"
 )
 
@@ -33,7 +33,7 @@ func purposes() []Purpose {
 	}
 }
 
-// secretPairs are all pairs of parameters that name a secret.
+// secretPairs are the purposes, and the default, that parameters name secrets for.
 func secretPairs() []Purpose { return append(purposes(), defaultSecret) }
 
 func (p Purpose) nameKey() string      { return reservedPrefix + string(p) + "-name" }
@@ -42,8 +42,7 @@ func (p Purpose) namespaceKey() string { return reservedPrefix + string(p) + "-n
 // label is the purpose in a sentence.
 func (p Purpose) label() string { return strings.ReplaceAll(string(p), "-", " ") }
 
-// DescribeSecret tells which secret it is that is to be read, for which purpose,
-// and who named it.
+// DescribeSecret describes a secret: its purpose, its name, and what names it.
 func DescribeSecret(purpose Purpose, ref SecretRef, namedBy string) string {
 	return fmt.Sprintf("%s %s, named by %s", purpose.label(), ref, namedBy)
 }
@@ -54,7 +53,7 @@ type SecretRef struct {
 	Name      string `json:"name"`
 }
 
-// Reference is the form a PersistentVolume has it in; nil stays nil.
+// Reference converts to the form in a PersistentVolume; nil stays nil.
 func (r *SecretRef) Reference() *corev1.SecretReference {
 	if r == nil {
 		return nil
@@ -65,14 +64,14 @@ func (r *SecretRef) Reference() *corev1.SecretReference {
 // String is namespace/name.
 func (r SecretRef) String() string { return r.Namespace + "/" + r.Name }
 
-// secretTemplate is a pair of parameters with their tokens not yet replaced.
+// secretTemplate is a pair of parameters before the expansion of tokens.
 type secretTemplate struct {
 	name, namespace string
 }
 
 func (t secretTemplate) resolve(purpose Purpose, subject Subject) (*SecretRef, error) {
-	// Namespaces take fewer tokens: one that a claim's author could choose would
-	// let them point the driver at any namespace's secrets.
+	// Namespaces have fewer tokens, so that the author of a claim cannot choose the
+	// secrets of any namespace.
 	namespace, err := expand(t.namespace, subject.namespaceToken)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.namespaceKey(), t.namespace, err)

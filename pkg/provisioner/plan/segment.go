@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Segment is one place in a driver's topology: a value for each of its keys.
+// Segment is a segment of a driver's topology: a value for each of its keys.
 type Segment map[string]string
 
-// allowedSegments are all combinations that the terms allow.
+// allowedSegments are the combinations that the terms allow.
 func allowedSegments(terms []corev1.TopologySelectorTerm) []Segment {
 	var all []Segment
 	for _, term := range terms {
@@ -39,7 +39,7 @@ func allowedSegments(terms []corev1.TopologySelectorTerm) []Segment {
 	return distinct(all)
 }
 
-// spread tells claims apart: those of a StatefulSet get consecutive segments.
+// spread chooses a segment for a claim; those of a StatefulSet get consecutive ones.
 func spread(claimName string, segments int) int {
 	ordinal := uint64(0)
 	base := claimName
@@ -53,14 +53,14 @@ func spread(claimName string, segments int) int {
 	return int((uint64(hash.Sum32()) + ordinal) % uint64(segments))
 }
 
-// distinct sorts, so that each try of a claim asks for the same.
+// distinct also sorts, so that each try of a claim makes the same request.
 func distinct(segments []Segment) []Segment {
 	sorted := slices.Clone(segments)
 	slices.SortFunc(sorted, func(a, b Segment) int { return cmp.Compare(a.String(), b.String()) })
 	return slices.CompactFunc(sorted, maps.Equal[Segment, Segment])
 }
 
-// within tells whether all of the term holds for the segment, which may be finer.
+// within reports whether the segment has all values of the term.
 func (s Segment) within(term Segment) bool {
 	for key, value := range term {
 		if got, found := s[key]; !found || got != value {
@@ -72,7 +72,7 @@ func (s Segment) within(term Segment) bool {
 
 func (s Segment) keys() []string { return slices.Sorted(maps.Keys(s)) }
 
-// String is key=value for each key, in order.
+// String is key=value for each key, sorted.
 func (s Segment) String() string {
 	var pairs []string
 	for _, key := range s.keys() {

@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// allowModeChange on a VolumeSnapshotContent lets its snapshot be restored to the
-// other volume mode.
+// allowModeChange on a VolumeSnapshotContent allows to restore it to the other volume
+// mode.
 const allowModeChange = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
 
-// Snapshot is what matters here of a VolumeSnapshot, snapshot.storage.k8s.io/v1.
+// Snapshot is the part of a VolumeSnapshot (snapshot.storage.k8s.io/v1) that is used.
 type Snapshot struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Status            *SnapshotStatus `json:"status,omitempty"`
 }
 
-// SnapshotStatus is of a Snapshot.
+// SnapshotStatus is the status of a Snapshot.
 type SnapshotStatus struct {
 	BoundVolumeSnapshotContentName *string            `json:"boundVolumeSnapshotContentName,omitempty"`
 	ReadyToUse                     *bool              `json:"readyToUse,omitempty"`
 	RestoreSize                    *resource.Quantity `json:"restoreSize,omitempty"`
 }
 
-// ContentName is the name of the bound SnapshotContent, empty when there is none.
+// ContentName is the name of the bound SnapshotContent, empty if there is none.
 func (s *Snapshot) ContentName() string {
 	if s.Status == nil || s.Status.BoundVolumeSnapshotContentName == nil {
 		return ""
@@ -35,14 +35,14 @@ func (s *Snapshot) ContentName() string {
 	return *s.Status.BoundVolumeSnapshotContentName
 }
 
-// SnapshotContent is what matters here of a VolumeSnapshotContent.
+// SnapshotContent is the part of a VolumeSnapshotContent that is used.
 type SnapshotContent struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              SnapshotContentSpec    `json:"spec"`
 	Status            *SnapshotContentStatus `json:"status,omitempty"`
 }
 
-// SnapshotContentSpec is of a SnapshotContent.
+// SnapshotContentSpec is the spec of a SnapshotContent.
 type SnapshotContentSpec struct {
 	Driver            string                       `json:"driver"`
 	SourceVolumeMode  *corev1.PersistentVolumeMode `json:"sourceVolumeMode,omitempty"`
@@ -56,13 +56,12 @@ type SnapshotReference struct {
 	UID       types.UID `json:"uid"`
 }
 
-// SnapshotContentStatus is of a SnapshotContent.
+// SnapshotContentStatus is the status of a SnapshotContent.
 type SnapshotContentStatus struct {
 	SnapshotHandle *string `json:"snapshotHandle,omitempty"`
 }
 
-// CheckSnapshot decides whether a snapshot can be restored, as far as it says
-// itself.
+// CheckSnapshot decides whether a snapshot can be restored, before its content is read.
 func CheckSnapshot(snapshot *Snapshot) error {
 	switch {
 	case snapshot.DeletionTimestamp != nil:

@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ErrSource is wrapped when a volume cannot be filled from what its claim names.
+// ErrSource is wrapped when a volume cannot be filled from its source.
 var ErrSource = errors.New("volume cannot be filled")
 
 // OriginKind is the kind of an Origin.
 type OriginKind string
 
-// What a volume can be filled from.
+// The kinds of sources.
 const (
 	SnapshotOrigin OriginKind = "VolumeSnapshot"
 	ClaimOrigin    OriginKind = "PersistentVolumeClaim"
@@ -23,7 +23,7 @@ const (
 // SnapshotGroup is the API group of VolumeSnapshots.
 const SnapshotGroup = "snapshot.storage.k8s.io"
 
-// Origin is what a claim wants its volume to be filled from.
+// Origin is the source that a volume is filled from.
 type Origin struct {
 	Kind      OriginKind `json:"kind"`
 	Namespace string     `json:"namespace"`
@@ -44,15 +44,14 @@ func (o Origin) Group() string {
 	return ""
 }
 
-// ClaimOriginOf is what a claim wants its volume to be filled from, zero for
-// nothing. foreign is true for a source that a volume populator handles; such
+// ClaimOriginOf is the origin of a claim's volume, zero for none. foreign is true for a source that a volume populator handles; such
 // claims are left alone.
 func ClaimOriginOf(claim *corev1.PersistentVolumeClaim) (origin Origin, foreign bool) {
 	var group, kind, name string
 	namespace := claim.Namespace
 	switch spec := claim.Spec; {
 	case spec.DataSourceRef != nil:
-		// The API server copies dataSource to dataSourceRef; the latter has more.
+		// The API server copies dataSource to dataSourceRef, which has more fields.
 		kind, name = spec.DataSourceRef.Kind, spec.DataSourceRef.Name
 		if spec.DataSourceRef.APIGroup != nil {
 			group = *spec.DataSourceRef.APIGroup
@@ -76,7 +75,7 @@ func ClaimOriginOf(claim *corev1.PersistentVolumeClaim) (origin Origin, foreign 
 	return origin, false
 }
 
-// CheckOrigin refuses what needs no look at the origin itself.
+// CheckOrigin checks what can be decided without reading the origin.
 func CheckOrigin(origin Origin, claim *corev1.PersistentVolumeClaim, options Options) error {
 	switch {
 	case origin.Namespace != claim.Namespace && !options.CrossNamespaceSources:
@@ -91,14 +90,14 @@ func CheckOrigin(origin Origin, claim *corev1.PersistentVolumeClaim, options Opt
 	return nil
 }
 
-// Fill makes the volume one that is filled from origin.
+// Fill sets the origin of the volume.
 func (c *Creation) Fill(origin Origin, content *csi.VolumeContentSource) {
 	c.Origin = origin
 	c.Request.VolumeContentSource = content
 }
 
-// CloneContent decides whether a claim's volume can be cloned: volume is the
-// source's, nil when there is none.
+// CloneContent decides whether a claim's volume can be cloned from the source claim,
+// whose volume is nil if it does not exist.
 func CloneContent(claim, source *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, driver string) (*csi.VolumeContentSource, error) {
 	refuse := func(why string, args ...any) error {
 		return fmt.Errorf("%w from claim %s/%s: %s", ErrSource, source.Namespace, source.Name, fmt.Sprintf(why, args...))

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// stored is the form of a Creation outside the process. It has no secrets, only
-// their names.
+// stored is the serialized form of a Creation. It has the names of secrets, not their
+// values.
 type stored struct {
 	Request  json.RawMessage          `json:"request"`
 	Secret   *SecretRef               `json:"secret,omitempty"`
@@ -24,7 +24,7 @@ type stored struct {
 	Made     json.RawMessage          `json:"made,omitempty"`
 }
 
-// Store is the Creation for RestoreCreation.
+// Store serializes the Creation.
 func (c *Creation) Store() ([]byte, error) {
 	request, err := protojson.Marshal(c.Request)
 	if err != nil {
@@ -42,24 +42,25 @@ func (c *Creation) Store() ([]byte, error) {
 	return json.Marshal(to)
 }
 
-// RestoreCreation is what Store was given.
+// RestoreCreation deserializes a Creation.
 func RestoreCreation(data []byte) (*Creation, error) {
 	var from stored
 	if err := json.Unmarshal(data, &from); err != nil {
 		return nil, err
 	}
 	request := &csi.CreateVolumeRequest{}
-	// A later version may know more of CSI than this one; that must not be lost.
+	// Unknown fields of a later CSI version are an error: dropping them would change
+	// the request.
 	if err := protojson.Unmarshal(from.Request, request); err != nil {
 		return nil, err
 	}
 	if from.Template == nil || from.Template.Spec.CSI == nil || from.Template.Spec.ClaimRef == nil || request.GetName() == "" {
-		return nil, errors.New("it is not a stored volume")
+		return nil, errors.New("not a stored volume")
 	}
 	creation := &Creation{
 		Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin, Migrated: from.Migrated,
 		SecretNamedBy: "the StorageClass as it was",
-		// There may be no claim any longer that could be scheduled again.
+		// The claim may be gone and cannot be rescheduled.
 		placed: placed{topology: from.Topology},
 		Began:  from.Began,
 	}
@@ -72,8 +73,7 @@ func RestoreCreation(data []byte) (*Creation, error) {
 	return creation, nil
 }
 
-// BeganAt is when the making of what Store was given was noted, zero where it does
-// not say.
+// BeganAt is Creation.Began of a serialized Creation.
 func BeganAt(data []byte) time.Time {
 	var from struct{ Began time.Time }
 	if err := json.Unmarshal(data, &from); err != nil {
@@ -82,10 +82,10 @@ func BeganAt(data []byte) time.Time {
 	return from.Began
 }
 
-// Handle is the driver's name of the volume, empty as long as it has not said.
+// Handle is the volume's ID at the driver, empty until it is known.
 func (c *Creation) Handle() string { return c.Made.GetVolume().GetVolumeId() }
 
-// Since is when the making of the volume was noted, for people.
+// Since is Began for log entries.
 func (c *Creation) Since() string {
 	if c.Began.IsZero() {
 		return "unknown"

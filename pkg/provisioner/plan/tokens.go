@@ -10,7 +10,7 @@ import (
 
 var errUnknownToken = errors.New("unknown token")
 
-// Subject is what tokens stand for.
+// Subject has the values of tokens.
 type Subject struct {
 	PVName         string
 	ClaimNamespace string
@@ -20,7 +20,7 @@ type Subject struct {
 	Labels      map[string]string
 }
 
-// ClaimSubject is the Subject of a claim and the volume to be made for it.
+// ClaimSubject is the Subject of a claim and its volume.
 func ClaimSubject(claim *corev1.PersistentVolumeClaim, pvName string) Subject {
 	return Subject{
 		PVName:         pvName,
@@ -31,9 +31,8 @@ func ClaimSubject(claim *corev1.PersistentVolumeClaim, pvName string) Subject {
 	}
 }
 
-// expanded are the driver's parameters with their tokens replaced, where the
-// class asks for that. It is the driver's turn to decide whether what comes out
-// can be used, a path for example.
+// expanded are the driver's parameters, with tokens replaced if the class says so. The
+// driver decides whether the result is valid, as a path for example.
 func (c Class) expanded(subject Subject) (map[string]string, error) {
 	parameters := make(map[string]string, len(c.Parameters))
 	for key, value := range c.Parameters {
@@ -49,9 +48,8 @@ func (c Class) expanded(subject Subject) (map[string]string, error) {
 	return parameters, nil
 }
 
-// parameterToken refuses what would let the author of a claim write more than
-// one plain word into the class's value: a path's separators and parents, and the
-// tokens of a template of the driver's own.
+// parameterToken restricts the author of a claim to one plain word in the class's
+// value: no path separators or parents, and no tokens of the driver's own templates.
 func (s Subject) parameterToken(token string) (string, error) {
 	value, err := s.parameterValue(token)
 	switch {
@@ -94,7 +92,7 @@ func lookUp(values map[string]string, what, key string) (string, error) {
 	return value, nil
 }
 
-// expand replaces every ${token}. What it puts in is not looked at again.
+// expand replaces every ${token}. Replacements are not expanded.
 func expand(template string, value func(token string) (string, error)) (string, error) {
 	var out strings.Builder
 	for {

@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// Placement is where the volume of a claim may be.
+// Placement is the possible topology of a claim's volume.
 type Placement struct {
-	// Strict asks for the selected node's own segment and no other.
+	// Strict requests the segment of the selected node and no other.
 	Strict bool
-	// Immediate asks for the segments of the whole cluster when no node is
-	// selected; without it the driver chooses freely.
+	// Immediate requests the segments of the whole cluster if no node is selected;
+	// without it the driver chooses freely.
 	Immediate bool
 	// ClaimName spreads claims over the segments.
 	ClaimName string
@@ -30,7 +30,7 @@ type Placement struct {
 	Cluster []Segment
 }
 
-// Requirement is what to ask of the driver, nil for nothing in particular.
+// Requirement is the request to the driver, nil for none.
 func (p Placement) Requirement() (*csi.TopologyRequirement, error) {
 	allowed := allowedSegments(p.Allowed)
 	requisite, err := p.requisite(allowed)
@@ -60,7 +60,7 @@ func (p Placement) requisite(allowed []Segment) ([]Segment, error) {
 	case len(allowed) > 0:
 		return allowed, nil
 	case p.Selected != nil:
-		// Segments with other keys are of nodes whose driver is being upgraded.
+		// Nodes with other keys have their driver upgraded just now.
 		return distinct(slices.DeleteFunc(slices.Concat(p.Cluster, []Segment{p.Selected}), func(s Segment) bool {
 			return !slices.Equal(s.keys(), p.Selected.keys())
 		})), nil
@@ -74,9 +74,9 @@ func (p Placement) requisite(allowed []Segment) ([]Segment, error) {
 	return requisite, nil
 }
 
-// NodeSegment is where a node is in the topology of a driver, nil when the driver
-// says nothing about it. A label that is missing is an error: the node's plugin
-// has just been registered, or somebody took the label off.
+// NodeSegment is a node's segment in the topology of a driver, nil if the driver does
+// not report one. A missing label is an error: the node's plugin has just been
+// registered, or somebody has removed the label.
 func NodeSegment(driver string, registered *storagev1.CSINode, labels map[string]string) (Segment, error) {
 	if registered == nil {
 		return nil, nil
@@ -96,8 +96,7 @@ func NodeSegment(driver string, registered *storagev1.CSINode, labels map[string
 	return segment, nil
 }
 
-// NodeAffinity lets only nodes use a volume from which it can be reached; nil is
-// every node.
+// NodeAffinity restricts a volume to the nodes that can reach it; nil is every node.
 func NodeAffinity(accessible []*csi.Topology) *corev1.VolumeNodeAffinity {
 	var terms []corev1.NodeSelectorTerm
 	for _, topology := range accessible {
@@ -118,15 +117,15 @@ func NodeAffinity(accessible []*csi.Topology) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: terms}}
 }
 
-// placed is what a Creation remembers of its placement.
+// placed is how a Creation was placed.
 type placed struct {
 	topology bool
 	// byScheduler: another node can be chosen.
 	byScheduler bool
 }
 
-// Place asks the driver for the placement; nodeSelected tells whether the
-// scheduler has chosen a node, and can choose again.
+// Place adds the placement to the request. With nodeSelected, the scheduler has chosen
+// a node and can choose again.
 func (c *Creation) Place(placement Placement, nodeSelected bool) error {
 	requirement, err := placement.Requirement()
 	if err != nil {
@@ -137,8 +136,8 @@ func (c *Creation) Place(placement Placement, nodeSelected bool) error {
 	return nil
 }
 
-// FailedState is CreateState, but for a driver that has no room where the node is
-// that the scheduler chose: it may have some elsewhere.
+// FailedState is CreateState, but has a claim rescheduled if the driver has no capacity
+// for the node that the scheduler chose.
 func (c *Creation) FailedState(err error) controller.ProvisioningState {
 	if c.placed.byScheduler && status.Code(err) == codes.ResourceExhausted {
 		return controller.ProvisioningReschedule

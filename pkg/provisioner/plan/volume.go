@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// identityAttribute is the key of Options.Identity in a volume's attributes.
+	// identityAttribute has Options.Identity in the attributes of a volume.
 	identityAttribute = "storage.kubernetes.io/csiProvisionerIdentity"
 
 	modifySecretNameAnnotation      = "volume.kubernetes.io/controller-modify-secret-name"
@@ -23,8 +23,8 @@ const (
 	volumeFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 )
 
-// Volume is the PersistentVolume for what the driver made. An error wraps
-// ErrResponse; the volume then must not be used.
+// Volume is the PersistentVolume of a response. If the volume must not be used, it
+// returns an error that wraps ErrResponse.
 func (c *Creation) Volume(response *csi.CreateVolumeResponse) (*corev1.PersistentVolume, error) {
 	made := response.GetVolume()
 	if made.GetVolumeId() == "" {
@@ -41,7 +41,7 @@ func (c *Creation) Volume(response *csi.CreateVolumeResponse) (*corev1.Persisten
 			ErrResponse, c.Request.GetName())
 	}
 	volume := c.Template.DeepCopy()
-	if size != 0 { // otherwise the driver does not know, which CSI allows
+	if size != 0 { // 0 is unknown, which CSI allows
 		volume.Spec.Capacity[corev1.ResourceStorage] = *resource.NewQuantity(size, resource.BinarySI)
 	}
 	source := volume.Spec.CSI
@@ -84,8 +84,7 @@ func (d draft) template() *corev1.PersistentVolume {
 	}
 }
 
-// claimReference is what binds the volume to this claim, and to no other of the
-// same name.
+// claimReference binds the volume to this claim, and to no other of the same name.
 func claimReference(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		Kind:            "PersistentVolumeClaim",
@@ -97,8 +96,8 @@ func claimReference(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference
 	}
 }
 
-// annotations always has the deletion secret's two, empty for none, so that a
-// deletion years later need not ask a class that may be another one by then.
+// annotations always include the deletion secret, empty for none: years later the class
+// may be another one.
 func annotations(secrets map[Purpose]*SecretRef) map[string]string {
 	deletion := SecretRef{}
 	if secret := secrets[ProvisionerSecret]; secret != nil {
