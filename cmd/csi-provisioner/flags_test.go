@@ -55,7 +55,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// everyFlag gives each flag another value than its default.
+// everyFlag sets each flag to a value other than its default.
 const everyFlag = `
 	--csi-address=/s --timeout=2s --kubeconfig=/k --master=https://m --kube-api-qps=3 --kube-api-burst=4
 	--volume-name-prefix=v --volume-name-uuid-length=5 --default-fstype=xfs --extra-create-metadata
@@ -105,7 +105,7 @@ func TestEveryFlagIsRead(t *testing.T) {
 	}
 }
 
-// Without this, a flag or a field that is new could be forgotten above.
+// Without this, a new flag or field could be forgotten above.
 func TestEveryFlagIsReadLeavesNoneOut(t *testing.T) {
 	set, _, err := (&flags{logging: logsapi.NewLoggingConfiguration()}).set()
 	if err != nil {
@@ -138,7 +138,7 @@ func TestEveryFlagIsReadLeavesNoneOut(t *testing.T) {
 	expectChanged(t, "Config", reflect.ValueOf(defaults.config), reflect.ValueOf(parsed.config))
 }
 
-// expectChanged expects two structs to differ in every field that flags fill.
+// expectChanged expects two structs to differ in every field that flags set.
 func expectChanged(t *testing.T, path string, before, after reflect.Value) {
 	t.Helper()
 	for i := range before.NumField() {
@@ -146,7 +146,7 @@ func expectChanged(t *testing.T, path string, before, after reflect.Value) {
 		switch {
 		case before.Field(i).Kind() == reflect.Struct:
 			expectChanged(t, field, before.Field(i), after.Field(i))
-		case field == "Config.MetricsAddress": // a deprecated flag's
+		case field == "Config.MetricsAddress": // set by a deprecated flag
 		case before.Field(i).Equal(after.Field(i)):
 			t.Errorf("%s has its default", field)
 		}
@@ -276,7 +276,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// Renewing the lease waits neither behind the work's requests nor for one that hangs.
+// Renewals of the lease neither queue behind other requests nor wait for one that hangs.
 func TestLeaseClientHasLimitsOfItsOwn(t *testing.T) {
 	made, err := Config{Master: "https://m", KubeAPIQPS: 1, LeaderElection: LeaderElectionConfig{RenewDeadline: 10 * time.Second}}.clients()
 	if err != nil {

@@ -82,7 +82,7 @@ func TestLeaderFinishesThenGivesTheLeaseBack(t *testing.T) {
 	}
 }
 
-// Something else has changed the lease since it was last renewed.
+// Another client has changed the lease since the last renewal.
 func TestLeaseIsGivenBackDespiteAConflict(t *testing.T) {
 	client := fake.NewClientset()
 	var done atomic.Bool
@@ -113,8 +113,8 @@ func TestErrorOfWorkIsKept(t *testing.T) {
 	}
 }
 
-// watched is another replica's client of the same API server; tries tells when it has
-// looked at the lease.
+// watched is another replica's client of the same API server; tries signals its attempts
+// to get the lease.
 func watched(client *fake.Clientset) (other *fake.Clientset, tries <-chan struct{}) {
 	looked := make(chan struct{}, 1000)
 	other = fake.NewClientset()

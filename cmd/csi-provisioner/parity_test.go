@@ -10,10 +10,10 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// TestFlagsOfTheExternalProvisioner holds each flag of external-provisioner v6.3.0,
-// and those it had before, to what docs/provisioner.md says of it.
+// TestFlagsOfTheExternalProvisioner checks each flag of external-provisioner v6.3.0 and of
+// earlier versions against docs/provisioner.md.
 func TestFlagsOfTheExternalProvisioner(t *testing.T) {
-	// Where the value here differs, it is meant to.
+	// Flags whose default differs on purpose.
 	type flag struct{ there, here string }
 	same := func(value string) flag { return flag{value, value} }
 	table := map[string]flag{

@@ -79,8 +79,8 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// The node's process as kubelet meets it: the registration leads to the socket,
-// health and metrics are served, and a stop leaves no socket behind.
+// The node plugin as seen by kubelet: the registration names the socket, health and
+// metrics are served, and no socket is left after a stop.
 func TestApp(t *testing.T) {
 	reg := t.TempDir()
 	cfg := config(t, "--http-endpoint=127.0.0.1:0", "--kubelet-registration-path=/on/the/host/csi.sock", "--plugin-registration-dir="+reg)
@@ -169,7 +169,7 @@ func TestModesOpenOnlyWhatTheyNeed(t *testing.T) {
 	}
 }
 
-// A manifest of csi-driver-nfs, with every flag it has.
+// A manifest of csi-driver-nfs with all of its flags.
 func TestPredecessorsFlags(t *testing.T) {
 	parsed, err := parseFlags([]string{
 		"--endpoint=unix:///csi/csi.sock", "--nodeid=node-1", "--mount-permissions=0750", "--drivername=nfs.csi.k8s.io",

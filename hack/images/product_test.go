@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stage is what an engine has to build for a product to be the image that is packed.
+// stage is the Dockerfile stage that builds the same image as is packed.
 var stage = template.Must(template.New("stage").Parse(`FROM scratch AS {{.name}}
 ARG VERSION=dev
 LABEL org.opencontainers.image.title="{{.title}}" \
@@ -22,7 +22,7 @@ USER {{.user}}
 ENTRYPOINT ["{{.entrypoint}}"]
 `))
 
-// TestDockerfile holds the Dockerfile to the images that are packed without it.
+// TestDockerfile checks the Dockerfile against the images that are packed without it.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("../../Dockerfile")
 	if err != nil {

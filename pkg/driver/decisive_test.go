@@ -17,12 +17,12 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// tampered is the fake mounter with a mount table that says something else, and a
-// note of what was mounted.
+// tampered is the fake mounter with a modified mount table and a record of what was
+// mounted.
 type tampered struct {
 	*nfsmounttest.Fake
-	leadsTo string           // source of what is mounted, where it is not what was asked for
-	others  []nfsmount.Entry // in the table besides
+	leadsTo string           // source in the mount table instead of the requested one
+	others  []nfsmount.Entry // additional entries of the table
 	mounted []nfsmount.Mount
 }
 
@@ -61,7 +61,7 @@ func newTampered(t *testing.T, e *Ephemeral) (csi.NodeClient, *tampered, *csi.No
 	}
 }
 
-// A mount that came out elsewhere is taken away again.
+// A mount that a symlink led elsewhere is unmounted.
 func TestMountThatLeadsElsewhereIsTakenAway(t *testing.T) {
 	node, m, req := newTampered(t, nil)
 	m.leadsTo = "nfs.test:/export/victim"
@@ -75,7 +75,7 @@ func TestMountThatLeadsElsewhereIsTakenAway(t *testing.T) {
 	}
 }
 
-// With its server away a volume stays published: the pod waits, and goes on.
+// A volume stays published while its server is down: the pod waits, and continues.
 func TestPublishedVolumeOfADeadServerStays(t *testing.T) {
 	node, m, req := newTampered(t, nil)
 	if _, err := node.NodePublishVolume(t.Context(), req); err != nil {
@@ -90,7 +90,7 @@ func TestPublishedVolumeOfADeadServerStays(t *testing.T) {
 	}
 }
 
-// What kubelet binds from within a volume, for a subPath, is no publication.
+// kubelet's bind mounts for a subPath are not publications.
 func TestAloneBesideABindMount(t *testing.T) {
 	node, m, req := newTampered(t, nil)
 	bound := nfsmount.Entry{Target: "/var/lib/kubelet/pods/x/volume-subpaths/v/0", Source: "nfs.test:/export/pvc-1", FSType: "nfs4", Root: "/sub"}
@@ -127,7 +127,7 @@ func TestOptionsThatTheDriverAdds(t *testing.T) {
 	}
 }
 
-// Of a symlink at the target only that is removed.
+// If the target is a symlink, only the symlink is removed.
 func TestUnpublishOfASymlink(t *testing.T) {
 	node, _, req := newTampered(t, nil)
 	to := t.TempDir()
@@ -146,7 +146,7 @@ func TestUnpublishOfASymlink(t *testing.T) {
 	}
 }
 
-// Nobody wants to know any more why an unpublished volume could not be published.
+// Unpublishing a volume clears its publish failure.
 func TestUnpublishForgetsWhyItFailed(t *testing.T) {
 	node, _, req := newTampered(t, nil)
 	req.VolumeContext["share"] = "/none"

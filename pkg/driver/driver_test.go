@@ -32,7 +32,7 @@ type lab struct {
 
 	fake   *nfsmounttest.Fake
 	dir    string // the export on the server
-	target string // a target path, as kubelet would choose it
+	target string // a target path like those of kubelet
 }
 
 func newLab(t *testing.T) *lab {

@@ -43,7 +43,7 @@ func TestInlineIsOff(t *testing.T) {
 	node, request, _ := inlineNode(t, nil)
 	_, err := node.NodePublishVolume(t.Context(), request(nil))
 	mustFail(t, err, codes.FailedPrecondition, "--enable-ephemeral")
-	// Where kubelet does not say, the ID does.
+	// Without podInfoOnMount, the ID identifies an inline volume.
 	req := request(nil)
 	delete(req.VolumeContext, "csi.storage.k8s.io/ephemeral")
 	_, err = node.NodePublishVolume(t.Context(), req)

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// TestErrorsAreDocumented holds docs/errors.md to the mapping: every code with
+// TestErrorsAreDocumented checks docs/errors.md against the mapping: every code with
 // every text, nothing else, and a reason and a remedy for each.
 func TestErrorsAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/errors.md")

@@ -11,7 +11,7 @@ import (
 
 func TestGroupSnapshots(t *testing.T) {
 	l := newLab(t)
-	// Who asked finds its volumes by the IDs it gave: here one of csi-driver-nfs.
+	// The response has the volume IDs of the request: here one of csi-driver-nfs.
 	one, two := l.create(t, "pvc-1").GetVolumeId(), "nfs.test/export/pvc-2"
 	l.create(t, "pvc-2")
 	if err := os.WriteFile(filepath.Join(l.dir, "pvc-2/file"), []byte("content"), 0o600); err != nil {

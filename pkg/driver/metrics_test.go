@@ -65,7 +65,7 @@ func TestCollector(t *testing.T) {
 			t.Errorf("lacks %s in\n%s", line, got)
 		}
 	}
-	// One that has nothing shows nothing.
+	// A collector without sources collects nothing.
 	registry = prometheus.NewPedanticRegistry()
 	registry.MustRegister(NewCollector(Sources{Mounter: nfsmounttest.NewFake()}))
 	if none, err := registry.Gather(); err != nil || len(none) != 0 {

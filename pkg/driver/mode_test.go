@@ -9,8 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// PersistentVolumes of csi-driver-nfs say in mountPermissions what mode their
-// directory is to have when it is published.
+// The mountPermissions in PersistentVolumes of csi-driver-nfs apply at each publish.
 func TestMountPermissionsAtPublish(t *testing.T) {
 	const id = "nfs.test/export/old"
 	old := map[string]string{"server": "nfs.test", "share": "/export", "subDir": "old", "mountPermissions": "0770"}

@@ -159,7 +159,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// The mount of the export that the controller of the same process has is no pod's.
+// The export mounts of the controller in the same process are not publications.
 func TestAloneOnAWholeExport(t *testing.T) {
 	l := newLab(t)
 	l.create(t, "pvc-1")
@@ -239,7 +239,7 @@ func TestHangingServerIsBounded(t *testing.T) {
 	defer cancel()
 	_, err := l.NodePublishVolume(ctx, l.publishReq(v))
 	mustFail(t, err, codes.DeadlineExceeded, "")
-	// The target's lock is free again, and nothing is mounted.
+	// The target is unlocked, and nothing is mounted.
 	l.unpublish(t, l.target)
 }
 

@@ -81,7 +81,7 @@ func TestControllerModifyVolume(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// All or nothing: one bad key and the good one counts for nothing.
+	// All or nothing: with one bad key the good one is not applied either.
 	mustFail(t, modify(v.GetVolumeId(), map[string]string{"onDelete": "delete", "uid": "0"}), codes.InvalidArgument, "must be one of onDelete, mountPermissions")
 	mustFail(t, modify("nfs.test#export#none", map[string]string{"onDelete": "delete"}), codes.NotFound, "")
 	mustFail(t, modify("", nil), codes.InvalidArgument, "")
@@ -115,7 +115,7 @@ func TestListVolumes(t *testing.T) {
 func TestGetCapacity(t *testing.T) {
 	l := newLab(t)
 	req := &csi.GetCapacityRequest{Parameters: createReq("").GetParameters(), VolumeCapabilities: []*csi.VolumeCapability{capability(writers)}}
-	req.Parameters["subDir"] = "${pvc.metadata.name}" // which nobody knows yet
+	req.Parameters["subDir"] = "${pvc.metadata.name}" // which has no value here
 	resp, err := l.GetCapacity(t.Context(), req)
 	if err != nil || resp.GetAvailableCapacity() <= 0 || resp.GetMaximumVolumeSize().GetValue() != resp.GetAvailableCapacity() {
 		t.Errorf("got %v, %v", resp, err)
@@ -148,7 +148,7 @@ func TestControllerHealth(t *testing.T) {
 	mustFail(t, err, codes.NotFound, "")
 }
 
-// Volumes of a shared directory as a sidecar sees them.
+// Volumes of a shared directory, as seen by a sidecar.
 func TestSharedVolumes(t *testing.T) {
 	l := newLab(t)
 	req := createReq("pvc-1")

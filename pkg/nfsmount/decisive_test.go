@@ -16,7 +16,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// That the server does not know a version is no answer when it has one to another.
+// A version that the server does not support does not hide its answer to another one.
 func TestErrorOfTheVersionThatTheServerKnows(t *testing.T) {
 	k, m := kernelWith(t, syscalls{mount: func(_, _, _ string, _ uintptr, data string) error {
 		if strings.HasPrefix(data, "vers=4.2,") {
@@ -29,7 +29,7 @@ func TestErrorOfTheVersionThatTheServerKnows(t *testing.T) {
 	}
 }
 
-// A share that has come to want Kerberos is not asked for AUTH_SYS time and again.
+// AUTH_SYS is not retried on a share that now requires Kerberos.
 func TestRefusedFlavorIsForgotten(t *testing.T) {
 	flavor := flavorSys
 	var said []string
@@ -54,7 +54,7 @@ func TestRefusedFlavorIsForgotten(t *testing.T) {
 	}
 }
 
-// What the options say of locks is not overruled by what runs on the node.
+// Locking options are kept, whether statd runs on the node or not.
 func TestLockingOptionsArePassedOn(t *testing.T) {
 	for option, nolock := range map[string]bool{"": true, "lock": false, "nolock": true, "local_lock=none": false} {
 		var data string
@@ -73,7 +73,7 @@ func TestLockingOptionsArePassedOn(t *testing.T) {
 	}
 }
 
-// Who gave up waiting for a server does not keep its mount point to itself.
+// A caller who gave up waiting for a server does not keep the target locked.
 func TestGivenUpMountFreesItsTarget(t *testing.T) {
 	k, m := kernelWith(t, syscalls{})
 	free, err := k.servers.Acquire(t.Context(), m.Export.Server)
@@ -95,7 +95,7 @@ func TestGivenUpMountFreesItsTarget(t *testing.T) {
 	unlock()
 }
 
-// A server that is a little slow to answer for one mount is asked for another.
+// A server that is only slow to answer about one mount is asked about another.
 func TestSlowServerIsAskedForAnotherMount(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	k, m := kernelWith(t, syscalls{statfs: func(target string) (Usage, error) {
@@ -121,7 +121,7 @@ func TestSlowServerIsAskedForAnotherMount(t *testing.T) {
 	}
 }
 
-// A mode that is right is left alone, as is what a symlink leads to.
+// A mode that is already set is left alone, as is the target of a symlink.
 func TestSetModeChangesNoMoreThanItMust(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	link := dir + "-link"

@@ -13,7 +13,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// saysSec is what sec= says in the data of a mount, empty for nothing.
+// saysSec is the value of sec= in the data of a mount, empty if there is none.
 func saysSec(data string) string {
 	for opt := range strings.SplitSeq(data, ",") {
 		if value, ok := strings.CutPrefix(opt, "sec="); ok {
@@ -26,8 +26,8 @@ func saysSec(data string) string {
 func TestFlavorIsLookedForOnce(t *testing.T) {
 	tests := map[string]struct {
 		options  string
-		kernel   string // what it finds
-		refusal  error  // of the second mount, where it says sec=sys
+		kernel   string // what it negotiates
+		refusal  error  // of the second mount with sec=sys
 		other    bool   // the second mount is of another share
 		want     []string
 		wantFail error

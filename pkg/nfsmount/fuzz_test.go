@@ -11,8 +11,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Whatever is written into mountOptions, the kernel is given the address and the
-// version that the driver chose, and no more than one line.
+// Whatever mountOptions contain, the kernel gets the address and the version that the
+// driver chose, in a single line.
 func FuzzParseOptions(f *testing.F) {
 	for _, seed := range []string{
 		"", "hard,nconnect=4", "ro,rw,noatime,relatime", "vers=4,minorversion=1", "v4.2", "nfsvers=3,nolock", "bg,retry=2,x-systemd.automount",
@@ -34,7 +34,7 @@ func FuzzParseOptions(f *testing.F) {
 			if strings.ContainsAny(data, "\x00\n") {
 				t.Fatalf("%q gives %q", in, data)
 			}
-			// As the kernel splits it where it knows no quotes.
+			// The kernel splits like this where it does not parse quotes.
 			opts := strings.Split(data, ",")
 			for i, opt := range opts {
 				name, _, _ := strings.Cut(opt, "=")
@@ -53,8 +53,8 @@ func FuzzParseOptions(f *testing.F) {
 	})
 }
 
-// The mount table is written by the kernel, but sources and options in it are
-// whatever somebody mounted with.
+// The kernel writes the mount table, but its sources and options may come from anyone who
+// can mount.
 func FuzzMountTable(f *testing.F) {
 	for _, seed := range []string{
 		"36 35 0:40 / /var/lib/kubelet/pods/x/mount rw,relatime shared:1 - nfs4 nas:/export/v rw,vers=4.2,port=0,addr=10.0.0.1\n",

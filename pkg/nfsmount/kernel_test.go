@@ -19,8 +19,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// kernelWith returns a Kernel on pretended system calls, and a request for a
-// server that does take TCP connections.
+// kernelWith returns a Kernel with fake system calls, and a request for a server that
+// accepts TCP connections.
 func kernelWith(t *testing.T, sys syscalls) (*Kernel, Mount) {
 	t.Helper()
 	cfg := DefaultKernelConfig()
@@ -51,7 +51,7 @@ func kernelWith(t *testing.T, sys syscalls) (*Kernel, Mount) {
 	return k, Mount{Export: volume.Export{Server: "127.0.0.1", Share: "/e"}, SubDir: "v", Target: t.TempDir(), Options: o}
 }
 
-// answerPings is a server that is alive and does nothing.
+// answerPings is a live server that does nothing else.
 func answerPings(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
@@ -124,8 +124,8 @@ func TestUnreachableServerNeverReachesTheKernel(t *testing.T) {
 	}
 }
 
-// A mount(2) that hangs costs one thread however many callers come, and what it
-// mounts after they have gone is taken away.
+// A hung mount(2) costs one thread for any number of callers, and what it mounts after they
+// have given up is unmounted.
 func TestHangingMountIsOneAndUndone(t *testing.T) {
 	var calls atomic.Int32
 	release, undone := make(chan struct{}), make(chan string, 1)
@@ -161,7 +161,7 @@ func TestHangingMountIsOneAndUndone(t *testing.T) {
 	if got := <-undone; got != m.Target {
 		t.Errorf("undid %s, want %s", got, m.Target)
 	}
-	// Settled: the next mount of the server goes through.
+	// Once it has settled, the next mount of the server succeeds.
 	if err := k.Mount(t.Context(), m); err != nil {
 		t.Error(err)
 	}
@@ -239,7 +239,7 @@ func TestUnmount(t *testing.T) {
 	}
 }
 
-// Retries on a dead server join the calls that hang instead of adding threads.
+// Retries on a dead server join the hung calls instead of adding threads.
 func TestUnmountRetriesAddNoThreads(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
@@ -291,8 +291,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// Who takes connections and says nothing, or something that is not RPC, must
-// not reach the kernel either.
+// A server that accepts connections but stays silent, or does not speak RPC, must not
+// reach the kernel either.
 func TestSilentServerNeverReachesTheKernel(t *testing.T) {
 	for name, answer := range map[string]string{"silent": "", "not RPC": "HTTP/1.1 400 Bad Request\r\n\r\n"} {
 		k, m := kernelWith(t, syscalls{mount: func(string, string, string, uintptr, string) error {

@@ -14,7 +14,7 @@ import (
 
 const xid = 0x6e667363
 
-// words is a message as it goes over the wire.
+// words is a message in wire format.
 func words(words ...uint32) []byte {
 	var b []byte
 	for _, w := range words {
@@ -71,7 +71,7 @@ func answering(t *testing.T) (port string) {
 	return listening(t, saying(aliveReply()))
 }
 
-// Whatever is wrong with a server is known before the kernel is asked.
+// The probe detects a broken server before the kernel talks to it.
 func TestProbe(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handle func(net.Conn)
@@ -118,8 +118,7 @@ func reset(c net.Conn) {
 	c.Close()
 }
 
-// For version 3 the NFS server itself has to answer, not only the rpcbind that
-// knows its port.
+// For version 3 the NFS service itself has to answer, not just the rpcbind with its port.
 func TestProbeVersion3(t *testing.T) {
 	registered := func(port string) func(net.Conn) {
 		n, err := strconv.ParseUint(port, 10, 16)

@@ -14,8 +14,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// However many volumes of a dead server are asked for, and however often, one
-// thread waits; volumes of other servers are not held up.
+// For any number of questions about volumes of a dead server, only one thread waits.
+// Volumes of other servers are not blocked.
 func TestDeadServerCostsOneThread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -47,7 +47,7 @@ func TestDeadServerCostsOneThread(t *testing.T) {
 		}
 		close(hang)
 		synctest.Wait()
-		// It has come back, so the next question is put to it.
+		// The server has answered, so it is asked again.
 		if _, err := k.Usage(t.Context(), Entry{Target: "/dead/2", Source: "dead:/e", Server: "192.0.2.1"}); !errors.Is(err, volume.ErrStale) {
 			t.Errorf("got %v, want ErrStale", err)
 		}

@@ -118,7 +118,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	}()
 	<-entered
 	cancel()
-	// The stop has begun when nobody is let in any more; the request is still there.
+	// The stop has started once connections are refused; the request is still in flight.
 	refused(t, server.Addr().String())
 	select {
 	case code := <-answered:
@@ -139,7 +139,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	}
 }
 
-// refused waits until connections to the address are.
+// refused waits until connections to the address are refused.
 func refused(t *testing.T, addr string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {

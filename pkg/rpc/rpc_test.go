@@ -50,7 +50,7 @@ func TestListen(t *testing.T) {
 	if _, err := Listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("a socket that is served was taken over: %v", err)
 	}
-	ln.(*net.UnixListener).SetUnlinkOnClose(false) // as when the process dies
+	ln.(*net.UnixListener).SetUnlinkOnClose(false) // as if the process had died
 	ln.Close()
 	ln, err = Listen(t.Context(), path)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// service does what its test says for Probe and GetPluginInfo.
+// service implements Probe and GetPluginInfo with functions of the test.
 type service struct {
 	csi.UnimplementedIdentityServer
 	probe func(context.Context) (*csi.ProbeResponse, error)
@@ -235,7 +235,7 @@ func TestStopIsBounded(t *testing.T) {
 	defer close(never)
 	r := start(t, t.Context(), 20*time.Millisecond, &service{probe: func(context.Context) (*csi.ProbeResponse, error) {
 		close(began)
-		<-never // as in a system call, which no context ends
+		<-never // like a system call, which ignores contexts
 		return &csi.ProbeResponse{}, nil
 	}})
 	go r.prober.Check(context.Background()) //nolint:errcheck // it is cut off

@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// talkative fails with what it was given, as a wrapped error may.
+// talkative fails with its request in the error, as a wrapped error may have it.
 type talkative struct {
 	csi.UnimplementedControllerServer
 }

@@ -123,7 +123,7 @@ func TestIdle(t *testing.T) {
 		h.Release()
 		h.Release() // counts once
 		time.Sleep(50 * time.Second)
-		l.acquire(t, l.a).Release() // begins the idle time anew
+		l.acquire(t, l.a).Release() // restarts the idle time
 		time.Sleep(50 * time.Second)
 		synctest.Wait()
 		if n := l.mounted(t); n != 1 {
@@ -152,7 +152,7 @@ func TestHangIsBoundedAndStaysAlone(t *testing.T) {
 	}
 	l.acquire(t, l.b).Release()
 	release()
-	// The mount the first caller did not wait for is there for the second.
+	// The second caller gets the mount that the first one did not wait for.
 	l.acquire(t, l.a).Release()
 	if n := l.fake.MountCalls(); n != 2 {
 		t.Errorf("%d mounts, want one of each server", n)
@@ -289,8 +289,7 @@ func (r *recorder) Mount(ctx context.Context, m nfsmount.Mount) error {
 	return r.Fake.Mount(ctx, m)
 }
 
-// What is kept with a mount is opened once, and closed while the mount is still
-// there.
+// What is kept with a mount is opened once, and closed before the unmount.
 func TestKeep(t *testing.T) {
 	l := newLab(t)
 	h, err := l.cache.Acquire(t.Context(), l.a, nil)

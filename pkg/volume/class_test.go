@@ -38,7 +38,7 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// Which directories a class's volumes may get: nothing is said, or all of it.
+// Which directories the volumes of a class may use: all parameters unset, and all set.
 func TestClassDirectories(t *testing.T) {
 	p, err := ParseParams(class(map[string]string{"adopt": "", "reuse": "", "shared": ""}))
 	if err != nil || p.NoAdopt || p.Reuse || p.Shared {

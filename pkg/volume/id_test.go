@@ -71,7 +71,7 @@ func TestIDString(t *testing.T) {
 	}
 }
 
-// Whatever is accepted must be safe to use and survive being written again.
+// Every accepted ID must be safe and survive a round trip.
 func FuzzParseID(f *testing.F) {
 	for _, s := range []string{"s#e#v##delete", "s/e/v", "s##v", "s#e#../v", "fd00::1#e#a/b#n#retain", "a#b", "s#e#"} {
 		f.Add(s)

@@ -48,7 +48,7 @@ func TestExpandSubDirRefuses(t *testing.T) {
 	}
 }
 
-// What a claim's author or a broken provisioner can put in is one component.
+// Values from a claim's author or a broken provisioner stay within one component.
 func TestExpandSubDirHostileValues(t *testing.T) {
 	for _, value := range []string{"", ".", "..", "a/b", "../../etc", `a\b`, "a#b", "a\nb", "\x00", ".nfs-csi", "\xff", strings.Repeat("x", 256)} {
 		m := claim()
@@ -86,7 +86,7 @@ func FuzzExpandSubDir(f *testing.F) {
 	})
 }
 
-// outsideTokens is the template without its outer slashes and its tokens.
+// outsideTokens is the template without its leading and trailing slashes and its tokens.
 func outsideTokens(template string) string {
 	var out strings.Builder
 	for rest := strings.Trim(template, "/"); ; {

@@ -24,7 +24,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// pages are all Markdown files of the project.
+// pages returns all Markdown files of the project.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -75,10 +75,10 @@ func checkCommand(t *testing.T, page string, c docs.Command, targets map[string]
 	}
 }
 
-// programs are the directories of the programs whose flags the docs are about.
+// programs are the directories of the programs with documented flags.
 var programs = []string{"cmd/nfsplugin", "cmd/csi-provisioner", "test/lab", "test/bench"}
 
-// What a sentence or a table calls a flag is one.
+// Every flag in a sentence or a table exists.
 func TestFlagsExist(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, f := range docs.Flags(read(t, page)) {
@@ -94,7 +94,7 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-// And the other way round: what there is, the docs name.
+// And vice versa: the docs name every flag and target.
 func TestEverythingIsDocumented(t *testing.T) {
 	var all strings.Builder
 	for _, page := range pages(t) {
@@ -129,7 +129,7 @@ func checkFlags(t *testing.T, page string, c docs.Command, source string) {
 	flag := regexp.MustCompile(`^--([a-z0-9-]+)`)
 	for _, word := range c.Words[1:] {
 		if word == "--" {
-			return // the rest is a command of its own
+			return // the rest is another command
 		}
 		match := flag.FindStringSubmatch(word)
 		if match == nil || match[1] == "help" || match[1] == "version" {

@@ -47,7 +47,7 @@ func spec(t *testing.T) ociimage.Spec {
 	}
 }
 
-// unpack lays the archive out as files and opens it with a reader that is not ours.
+// unpack extracts the archive and opens it with a third-party reader.
 func unpack(t *testing.T, archive []byte) v1.ImageIndex {
 	t.Helper()
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// demo is run-demo with a lab and a make of some lines of shell each, where $target is
-// what is to be made and $dir what the test shares with them. The logs are in dir/logs.
+// demo is run-demo with shell snippets for lab and make. In them, $target is the target to
+// make, and $dir a directory shared with the test. The logs are in dir/logs.
 func demo(t *testing.T, makes, boots string) (cmd *exec.Cmd, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -49,7 +49,7 @@ func TestDemoSaysWhatItIsDoing(t *testing.T) {
 	}
 }
 
-// The build ends only when the demo has said how far it is.
+// The build ends only after the demo has reported its progress.
 const buildsUntilTold = `test $target != lab-build || { echo "812 of 2313 packages"; until test -e "$dir/told"; do sleep 0.1; done; }`
 
 func TestDemoSaysHowFarItIs(t *testing.T) {
@@ -65,11 +65,11 @@ func TestDemoOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Path = terminal
-	// Again and again in the same line.
+	// Repeatedly in the same line.
 	mustTell(t, cmd, dir, regexp.MustCompile(`^\x1b\[K\[3/4\] Build Kubernetes, once +\d+s  812 of 2313 packages$`), splitAtReturns)
 }
 
-// mustTell runs the demo until it says what matches, and then to its end.
+// mustTell runs the demo until its output matches, and then to its end.
 func mustTell(t *testing.T, cmd *exec.Cmd, dir string, want *regexp.Regexp, split bufio.SplitFunc) {
 	t.Helper()
 	stdout, err := cmd.StdoutPipe()
@@ -94,7 +94,7 @@ func mustTell(t *testing.T, cmd *exec.Cmd, dir string, want *regexp.Regexp, spli
 	}
 }
 
-// splitAtReturns splits what is written over again on a terminal.
+// splitAtReturns splits lines that are overwritten on a terminal.
 func splitAtReturns(data []byte, atEOF bool) (int, []byte, error) {
 	if i := bytes.IndexByte(data, '\r'); i >= 0 {
 		return i + 1, data[:i], nil

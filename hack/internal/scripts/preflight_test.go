@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// machine is what the preflight sees: programs, each a line of shell, and files. An
-// empty program is not there.
+// machine is a fake machine for the preflight: programs, each a line of shell, and files.
+// An empty program does not exist.
 type machine struct {
 	programs, files map[string]string
 	env             []string
 	script          string
 }
 
-// able is a machine that lacks nothing.
+// able is a machine that meets all requirements.
 func able() machine {
 	return machine{
 		script: filepath.Join(hack, "preflight"),
@@ -112,7 +112,7 @@ func TestPreflightNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// mustLack checks that the one line of the preflight has nothing else to say.
+// mustLack checks that want is the only requirement that the preflight reports.
 func mustLack(t *testing.T, m machine, level, want string) {
 	t.Helper()
 	output, code := m.preflight(t, level)
@@ -149,8 +149,8 @@ func TestPreflightNamesAllInOneLine(t *testing.T) {
 	}
 }
 
-// A newer Go can be fetched, a control group need not have a limit, and Kubernetes
-// takes no space once it is built.
+// A newer Go can be downloaded, a control group may be without a limit, and an existing
+// build of Kubernetes needs no more space.
 func TestPreflightDoesNotAskForMoreThanItNeeds(t *testing.T) {
 	m := able()
 	m.programs["go"] = `printf '%s\n' go1.25.3 auto`

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// testAll runs test-all with a make that only prints what it finds in a directory.
+// testAll runs test-all with a make that only prints the file named after the target.
 func testAll(t *testing.T, suites map[string]string, lanes ...string) (output string, code int, logs string) {
 	t.Helper()
 	dir := t.TempDir()
