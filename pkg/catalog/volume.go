@@ -62,7 +62,7 @@ func (c *Catalog) Create(r Record) error {
 func (c *Catalog) renameDraft(tmp *os.File, d *Draft) (err error) {
 	for range fsat.MaxLostRaces {
 		err = c.inParent(d.record.SubDir, func(dir int, name string) error { return fsat.Rename(int(tmp.Fd()), d.name, dir, name) })
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
+		if !fsat.IsGone(err) {
 			return err
 		}
 		if _, there := c.meta.Lstat(path.Join(TempDir, d.name)); errors.Is(there, fs.ErrNotExist) {

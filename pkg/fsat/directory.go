@@ -11,19 +11,18 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// An NFS client believes for up to a minute what it has once seen in a directory
-// (acdirmax in nfs(5)), and another controller may have changed it since. What a call
-// asks the server to do, the server decides by what is there; that nothing is there the
-// share's mount never says by memory (lookupcache=positive). What a call decides by
-// itself because something is there, it must revalidate first. With NFSv3 even that
-// shows only what has changed since the last tick of the server's clock.
+// An NFS client trusts its cache of a directory for up to a minute (acdirmax in nfs(5)),
+// and another controller may have changed the directory since. Operations are decided by
+// the server, and the client never answers from its cache that an entry is missing, as
+// shares are mounted with lookupcache=positive. But a decision of the driver itself that
+// depends on an existing entry needs a revalidation first. With NFSv3, even that only
+// shows changes up to the last tick of the server's clock.
 
-// RevalidateRoot makes the kernel ask the server about the directory, so that what is
-// looked up in it next is what is there. Directories on the way to a volume are opened,
-// which does the same; the export's own is open all the time.
+// RevalidateRoot is Revalidate for an os.Root. It is needed for the directory of the
+// export, which stays open; opening the parents of a volume revalidates them.
 func RevalidateRoot(dir *os.Root) error { return WithFD(dir, Revalidate) }
 
-// Directory tells whether the directory is there, as far as the client remembers.
+// Directory reports whether the directory exists. The client may answer from its cache.
 //
 // Errors: volume.ErrOwned for something else of that name.
 func Directory(root *os.Root, subDir string) (there bool, info fs.FileInfo, err error) {
@@ -39,7 +38,7 @@ func Directory(root *os.Root, subDir string) (there bool, info fs.FileInfo, err 
 	return true, info, nil
 }
 
-// DirectoryNow is Directory by what the server says.
+// DirectoryNow is Directory that asks the server.
 func DirectoryNow(root *os.Root, subDir string) (there bool, info fs.FileInfo, err error) {
 	if err := RevalidateRoot(root); err != nil {
 		return false, nil, err
@@ -47,7 +46,7 @@ func DirectoryNow(root *os.Root, subDir string) (there bool, info fs.FileInfo, e
 	return Directory(root, subDir)
 }
 
-// OpenDirectory opens a directory below root without following a symlink on the way.
+// OpenDirectory opens a directory below root and follows no symlink.
 func OpenDirectory(root *os.Root, subDir string) (*os.Root, error) {
 	p, err := OpenPlace(root, subDir)
 	if err != nil {
@@ -61,7 +60,7 @@ func OpenDirectory(root *os.Root, subDir string) (*os.Root, error) {
 	return dir, nil
 }
 
-// IgnoreNotExist returns nil for fs.ErrNotExist, and other errors as they are.
+// IgnoreNotExist returns nil for fs.ErrNotExist, and any other error unchanged.
 func IgnoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -69,5 +68,5 @@ func IgnoreNotExist(err error) error {
 	return err
 }
 
-// IsFull tells whether the disk, or what somebody may use of it, is full.
+// IsFull reports whether the disk or a quota is full.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An NFS client answers from its cache for up to a minute (acdirmax in nfs(5)). The
-// calls below that say so ask the server, with AT_STATX_FORCE_SYNC.
+// Calls that ask the server do so with AT_STATX_FORCE_SYNC; others may be answered from
+// the cache of an NFS client.
 
 // Stat returns the attributes of what is open. The name is for the error.
 func Stat(fd int, name string) (st unix.Stat_t, err error) {

@@ -86,7 +86,7 @@ func inside(name string) (string, error) {
 		return "", fmt.Errorf("%w: name %q", errUnsafe, name)
 	}
 	if len(name) > longestName {
-		return "", fmt.Errorf("%w: a name of %d bytes, at most %d are taken", errUnsafe, len(name), longestName)
+		return "", fmt.Errorf("%w: a name of %d bytes, at most %d are allowed", errUnsafe, len(name), longestName)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {

@@ -1,4 +1,4 @@
-// Package tree copies, removes and compares whole directory trees of an export. It works
+// Package tree copies, removes and counts whole directory trees of an export. It works
 // on several entries concurrently, as most of the time is spent waiting for the server.
 package tree
 
