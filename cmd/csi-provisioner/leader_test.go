@@ -71,7 +71,7 @@ func TestLeaderFinishesThenGivesTheLeaseBack(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	if holder(t, client) == "" {
-		t.Error("the lease was given back before work was finished")
+		t.Error("the lease was released before work was finished")
 	}
 	close(finish)
 	if err := await(t, "the end", done); err != nil {

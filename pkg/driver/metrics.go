@@ -44,7 +44,7 @@ func NewCollector(sources Sources) *Collector {
 		trees:            desc("reclaim_backlog_volumes", "Deleted volumes whose content has not been removed from the export yet.", "export"),
 		entries:          desc("reclaim_backlog_entries", "Files and directories of deleted volumes that were found and have not been removed yet. More may show up.", "export"),
 		late:             desc("reclaim_late_volumes", "Deleted volumes that are removed after all others, because they take long (long), are still written to (written) or the server refuses to remove some of them (refused).", "export", "reason"),
-		snapshotBytes:    desc("snapshot_content_bytes", "Size of the files in a snapshot, which may be more than the capacity of the volume that it is of.", "export", "snapshot"),
+		snapshotBytes:    desc("snapshot_content_bytes", "Size of the files in a snapshot, which may exceed the capacity of its source volume.", "export", "snapshot"),
 		snapshotEntries:  desc("snapshot_content_entries", "Files, directories and other entries in a snapshot.", "export", "snapshot"),
 		reclaimedEntries: desc("reclaimed_entries_total", "Files and directories of deleted volumes that were removed.", "export"),
 	}

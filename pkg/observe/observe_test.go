@@ -122,14 +122,14 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	refused(t, server.Addr().String())
 	select {
 	case code := <-answered:
-		t.Errorf("the request under way was answered %d by the stop", code)
+		t.Errorf("the request in flight was answered %d by the stop", code)
 	case err := <-stopped:
-		t.Fatalf("Run() = %v with a request under way", err)
+		t.Fatalf("Run() = %v with a request in flight", err)
 	default:
 	}
 	close(release)
 	if code := <-answered; code != http.StatusOK {
-		t.Errorf("request under way at stop was answered %d", code)
+		t.Errorf("request in flight at the stop was answered %d", code)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Run() = %v after a clean stop", err)

@@ -215,7 +215,7 @@ func TestStopLetsCallsFinish(t *testing.T) {
 	r.stop()
 	select {
 	case err := <-r.ended:
-		t.Fatalf("ended with a call under way: %v", err)
+		t.Fatalf("ended with a call in flight: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(finish)

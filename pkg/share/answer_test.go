@@ -49,21 +49,21 @@ func TestServerThatDiedIsFoundBeforeUse(t *testing.T) {
 	})
 }
 
-func TestStaleShareIsMountedAnew(t *testing.T) {
+func TestStaleShareIsRemounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		user := l.acquire(t, l.a)
 		if err := os.RemoveAll(l.dirA); err != nil {
 			t.Fatal(err)
 		}
-		anew := t.TempDir()
-		if err := os.WriteFile(filepath.Join(anew, "anew"), nil, 0o644); err != nil {
+		remade := t.TempDir()
+		if err := os.WriteFile(filepath.Join(remade, "new"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		l.fake.AddExport(l.a, anew)
+		l.fake.AddExport(l.a, remade)
 		time.Sleep(2 * fresh)
 		h := l.acquire(t, l.a)
-		if _, err := h.Root().Stat("anew"); err != nil {
+		if _, err := h.Root().Stat("new"); err != nil {
 			t.Errorf("shows something else: %v", err)
 		}
 		h.Release()

@@ -51,7 +51,7 @@ func TestAllSuitesAreSummedUp(t *testing.T) {
 				t.Errorf("the summary has %q, %v", summary, err)
 			}
 			if failed := strings.Contains(output, "==> failed in test-two"); failed != (c.code != 0) {
-				t.Errorf("what failed is told: %v, of:\n%s", failed, output)
+				t.Errorf("failures reported: %v, in:\n%s", failed, output)
 			}
 		})
 	}
