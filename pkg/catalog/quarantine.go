@@ -7,24 +7,24 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// A directory that is to be deleted is quarantined in TempDir, where nobody touches it
-// for an hour, and goes from there to the trash, which any controller empties at any
-// time. Between the two there is time to see whose directory it was.
+// A directory to be deleted is first quarantined in TempDir, where nobody touches it for
+// an hour, and then moved to the trash, which any controller may empty at any time. In
+// between, the driver checks whose directory it was.
 
 const (
-	// quarantine begins the names of directories that are to be deleted.
+	// quarantine is the prefix of the names of directories to be deleted.
 	quarantine = "deleted"
 	nameMax    = 255 // NAME_MAX
 )
 
-// QuarantineKind is the kind of a volume's directory that is to be deleted.
+// QuarantineKind is the kind of a volume's directory in quarantine before deletion.
 func QuarantineKind(subDir string) string { return kindOf(quarantine, subDir) }
 
-// ArchivingKind is that of one that is to be archived.
+// ArchivingKind is its kind in quarantine before it is archived.
 func ArchivingKind(subDir string) string { return kindOf(KeptKind, subDir) }
 
-// QuarantineName adds to a name where the directory was, for people to recognize and for
-// QuarantinedFrom; not where that is too long for a name.
+// QuarantineName appends the original path to a name, for people and for
+// QuarantinedFrom, unless the result is too long for a file name.
 func QuarantineName(name, subDir string) string {
 	full := name + "." + url.PathEscape(subDir)
 	if len(full) > nameMax {
@@ -33,7 +33,8 @@ func QuarantineName(name, subDir string) string {
 	return full
 }
 
-// QuarantinedFrom returns where a quarantined directory was, if its name says so.
+// QuarantinedFrom returns the original path of a quarantined directory, if its name has
+// it.
 func QuarantinedFrom(name string) (subDir string, ok bool) {
 	_, escaped, ok := strings.Cut(name, ".")
 	if !ok || !strings.HasPrefix(name, quarantine) {

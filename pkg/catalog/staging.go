@@ -10,10 +10,10 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Entries of TempDir that belong to one directory have its hash in their kind. A copy
-// is made in a staging directory, which only its maker writes to.
+// The kind of entries of TempDir that belong to one directory contains its hash. A copy
+// is made in a staging directory, which only the process that made it writes to.
 
-// What is made in a staging directory, as its name says.
+// Kinds of staging directories.
 const (
 	volumeStaging   = CopyKind + ".volume."
 	snapshotStaging = CopyKind + ".snapshot."
@@ -24,8 +24,8 @@ func kindOf(prefix, subDir string) string {
 	return prefix + hex.EncodeToString(sum[:8])
 }
 
-// StagingKind is the kind of the staging directories of a volume's directory or of a
-// path of the catalog: the same for all copies to it.
+// StagingKind is the kind of the staging directories for all copies to a volume's
+// directory or to a path below the catalog's directory.
 func StagingKind(subDir string) string {
 	if strings.HasPrefix(subDir, volume.MetaDir+"/") {
 		return kindOf(snapshotStaging, subDir)
@@ -33,15 +33,15 @@ func StagingKind(subDir string) string {
 	return kindOf(volumeStaging, subDir)
 }
 
-// EndStaging moves a staging directory to the trash, by the rename that its maker ends
-// it with: either of the two finds nothing to rename. That of a volume renames what was
-// copied out of the staging directory, which it may have open.
+// EndStaging moves a staging directory to the trash. It uses the same rename as the end
+// of the copy, so that only one of the two succeeds: a copy of a volume renames the
+// content out of the staging directory.
 func (c *Catalog) EndStaging(name string) error {
 	info, err := c.meta.Lstat(name)
 	if err != nil {
 		return fsat.IgnoreNotExist(err)
 	}
-	if info.IsDir() && strings.HasPrefix(path.Base(name), volumeStaging) { // or somebody's symlink
+	if info.IsDir() && strings.HasPrefix(path.Base(name), volumeStaging) { // and not a symlink
 		if err := c.Discard(path.Join(name, SnapshotData)); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (c *Catalog) EndStaging(name string) error {
 	return c.Discard(name)
 }
 
-// EndStagings moves the staging directories of subDir to the trash, all but one.
+// EndStagings moves all staging directories of subDir but one to the trash.
 func (c *Catalog) EndStagings(subDir, but string) error {
 	names, err := c.Temporary(StagingKind(subDir))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// Discard moves an entry of the catalog to the trash, if it is there.
+// Discard moves an entry of the catalog to the trash. A missing entry is success.
 func (c *Catalog) Discard(name string) error {
 	if err := c.meta.MkdirAll(TrashDir, 0o700); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *Catalog) discardLocked(name string) error {
 }
 
 // DiscardQuarantined moves the quarantined directory of subDir, by its name in TempDir,
-// to the trash. One that is gone is no error.
+// to the trash. A missing one is success.
 func (c *Catalog) DiscardQuarantined(subDir, name string) error {
 	temp, _, err := c.Temp("")
 	if err != nil {
@@ -54,16 +54,16 @@ func (c *Catalog) DiscardQuarantined(subDir, name string) error {
 		err = fsat.Place{At: temp, Name: name}.Rename(fsat.Place{At: bin, Name: trashName(subDir, time.Now())})
 		switch {
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, fs.ErrExist):
-			continue // another one of the very same name and nanosecond
+			continue // the name, which has the nanosecond, is in use
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // by another controller
+			return nil // another controller was faster
 		}
 		return err
 	}
 	return err
 }
 
-// trashName is for people to recognize and unique by its time.
+// trashName begins with a name for people and is unique by its time.
 func trashName(subDir string, now time.Time) string {
 	base := path.Base(subDir)
 	base = strings.ToValidUTF8(base[:min(len(base), 200)], "")
