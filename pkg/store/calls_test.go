@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -88,7 +89,7 @@ func TestCopiesTakeTurns(t *testing.T) {
 		l.step = block
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls sync.WaitGroup
-		for i := range copiesAtATime + 3 {
+		for i := range copyjob.MaxActive + 3 {
 			calls.Go(func() {
 				if _, err := l.Create(ctx, l.from(fmt.Sprint("pvc-", i), Source{Volume: &there})); !errors.Is(err, volume.ErrInProgress) {
 					t.Errorf("got %v, want ErrInProgress", err)
@@ -96,8 +97,8 @@ func TestCopiesTakeTurns(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := held.Load(); n != copiesAtATime {
-			t.Errorf("%d copies at a time, want %d", n, copiesAtATime)
+		if n := held.Load(); n != copyjob.MaxActive {
+			t.Errorf("%d copies at a time, want %d", n, copyjob.MaxActive)
 		}
 		cancel()
 		calls.Wait()
@@ -106,16 +107,15 @@ func TestCopiesTakeTurns(t *testing.T) {
 			t.Errorf("of another server: %v", err)
 		}
 		// Deleting ends also one that waits for its turn.
-		for i := range copiesAtATime + 3 {
-			if k := (session.Key{Export: l.export, SubDir: fmt.Sprint("pvc-", i)}); l.copies.byKey[k] != nil {
-				go l.copies.byKey[k].cancel(errDeleted)
-			}
+		for i := range copyjob.MaxActive + 3 {
+			name := fmt.Sprint("pvc-", i)
+			go l.copies.volumes.End(t.Context(), session.Key{Export: l.export, SubDir: name}, name) //nolint:errcheck // those that hang end later
 		}
 		synctest.Wait()
-		if copies, _, _ := l.CopyBacklog(); copies != copiesAtATime {
+		if copies, _, _ := l.copies.Backlog(); copies != copyjob.MaxActive {
 			t.Errorf("%d copies are left, want those that hang", copies)
 		}
 		close(back)
-		l.copies.wg.Wait()
+		l.copies.Wait()
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -275,24 +276,6 @@ func (l *lab) blockAt(name string) (blocked <-chan struct{}, release func()) {
 	return at, sync.OnceFunc(func() { close(free) })
 }
 
-// What a call says when its time is up must still reach the caller.
-func TestAnswerComesBeforeTheDeadline(t *testing.T) {
-	for patience, want := range map[time.Duration]time.Duration{
-		100 * time.Second: 99 * time.Second,
-		5 * time.Second:   4500 * time.Millisecond,
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		ends, _ := ctx.Deadline()
-		earlier, stop := answering(ctx)
-		defer stop()
-		answers, _ := earlier.Deadline()
-		if early := ends.Sub(answers); early > patience-want || early < (patience-want)*9/10 {
-			t.Errorf("of %s the answer has %s, want %s", patience, patience-early, want)
-		}
-	}
-}
-
 func TestTheNextCallJoinsTheCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
@@ -315,7 +298,7 @@ func TestTheNextCallJoinsTheCopy(t *testing.T) {
 		if !errors.Is(err, volume.ErrInProgress) || !strings.Contains(err.Error(), "copying 10 B, 1 files") {
 			t.Errorf("got %v, want ErrInProgress with the progress", err)
 		}
-		if copies, _, _ := l.CopyBacklog(); copies != 1 {
+		if copies, _, _ := l.copies.Backlog(); copies != 1 {
 			t.Errorf("%d copies in the backlog", copies)
 		}
 		if err := l.Delete(t.Context(), id, nil); !errors.Is(err, volume.ErrInUse) {
@@ -336,7 +319,7 @@ func TestTheNextCallJoinsTheCopy(t *testing.T) {
 		if err := <-joined; err != nil {
 			t.Error(err)
 		}
-		l.copies.wg.Wait()
+		l.copies.Wait()
 		if copied != 1 {
 			t.Errorf("copied %d times", copied)
 		}
@@ -366,7 +349,7 @@ func TestFailureIsKeptForTheNextCall(t *testing.T) {
 		t.Errorf("got %v, want ErrInProgress", err)
 	}
 	close(free)
-	l.copies.wg.Wait()
+	l.copies.Wait()
 	if _, err := l.Create(t.Context(), l.from("new", Source{Volume: &id})); !errors.Is(err, fail) {
 		t.Errorf("got %v, want what the copy failed with", err)
 	}
@@ -403,7 +386,7 @@ func TestDeleteEndsTheCopy(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", step, err)
 		}
-		if err := <-made; !errors.Is(err, errDeleted) {
+		if err := <-made; !errors.Is(err, copyjob.ErrDeleted) {
 			t.Errorf("%s: the creator got %v", step, err)
 		}
 		l.mustHave(t, append(live("pvc-1"), "pvc-1/file")...)

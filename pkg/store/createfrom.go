@@ -11,6 +11,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -28,8 +29,11 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	if err != nil {
 		return Created{}, err
 	}
-	job := jobRequest{key: t.Key, want: want, from: []volume.Export{req.Source.export()}, source: req.Source.volume(), owner: id.Name}
-	made, err := runJob(ctx, s, job, func(ctx context.Context, task task) (Created, error) {
+	job := copyjob.Request[volumeIdentity]{
+		Key: t.Key, Identity: volumeIdentity(want),
+		Sources: []volume.Export{req.Source.export()}, Volume: req.Source.volume(), Owner: id.Name,
+	}
+	made, err := s.copies.volumes.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Created, error) {
 		defer s.reclaim.kick(t)
 		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Created, error) {
 			return s.createCopy(ctx, x, want, req, task)
@@ -45,7 +49,7 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	return made, nil
 }
 
-func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog.Record, req CreateRequest, t task) (Created, error) {
+func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog.Record, req CreateRequest, t copyjob.Task) (Created, error) {
 	have, found, err := findWhole(x, want, req.Size)
 	if err != nil {
 		return Created{}, err
@@ -155,7 +159,7 @@ func (c *content) choose(size SizeRange) (int64, error) {
 	return c.capacity, nil
 }
 
-func (s *Store) makeCopy(ctx context.Context, op *operation, from *content, want catalog.Record, t task) error {
+func (s *Store) makeCopy(ctx context.Context, op *operation, from *content, want catalog.Record, t copyjob.Task) error {
 	there, _, err := fsat.DirectoryNow(op.Root, want.SubDir)
 	if err != nil {
 		return err
@@ -200,7 +204,7 @@ func (s *Store) makeCopy(ctx context.Context, op *operation, from *content, want
 
 // fillVolume copies the content and gives its directory the owner and mode that
 // the class asks for; what it does not say stays as it is in the source.
-func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, want catalog.Record, t task) error {
+func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, want catalog.Record, t copyjob.Task) error {
 	data, err := op.openData()
 	if err != nil {
 		return err

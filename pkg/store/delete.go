@@ -26,7 +26,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	t := s.anyShare(id.Export, id.SubDir, mountOptions)
-	if err := s.endCopy(ctx, t.Key, id.Name); err != nil {
+	if err := s.copies.volumes.End(ctx, t.Key, id.Name); err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	d := &deletion{Store: s, id: id}
@@ -64,7 +64,7 @@ func (d *deletion) delete(ctx context.Context) error {
 	held, err := d.Cat.Hold(d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.held = nil
-		if err := d.copies.free(d.Key); err != nil {
+		if err := d.copies.Free(d.Key); err != nil {
 			return err
 		}
 		return d.withoutRecord(ctx)
@@ -76,7 +76,7 @@ func (d *deletion) delete(ctx context.Context) error {
 	if held.Record().Shared == catalog.SharedDirectory {
 		return errors.Join(d.deleteShared(ctx), held.Close())
 	}
-	if err = d.copies.free(d.Key); err == nil {
+	if err = d.copies.Free(d.Key); err == nil {
 		err = d.withRecord(ctx)
 	}
 	return errors.Join(err, d.held.Close())

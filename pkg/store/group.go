@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -63,10 +64,12 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 	}
 	k := groupKey(id)
 	t := s.anyShare(k.Export, k.SubDir, req.MountOptions)
-	want := catalog.Record{Name: req.Name, SubDir: dir, Source: sourcesOf(req.Sources)}
 	first := Source{Volume: &req.Sources[0].ID}
-	job := jobRequest{key: k, want: want, from: exportsOf(req.Sources), source: first.volume(), owner: dir}
-	made, err := runJob(ctx, s, job, func(ctx context.Context, task task) (Group, error) {
+	job := copyjob.Request[snapshotIdentity]{
+		Key: k, Identity: snapshotIdentity{req.Name, sourcesOf(req.Sources)},
+		Sources: exportsOf(req.Sources), Volume: first.volume(), Owner: dir,
+	}
+	made, err := s.copies.groups.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Group, error) {
 		defer s.reclaim.kick(t)
 		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Group, error) {
 			return s.createGroup(ctx, x, id, req, task)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -283,7 +284,7 @@ func TestGroupInUse(t *testing.T) {
 	if err := l.DeleteGroup(t.Context(), volume.GroupID{Export: l.export, Name: "h"}, nil, nil); err != nil {
 		t.Error(err)
 	}
-	if err := <-made; !errors.Is(err, errDeleted) {
+	if err := <-made; !errors.Is(err, copyjob.ErrDeleted) {
 		t.Errorf("the creator of a deleted group got %v", err)
 	}
 	l.mustHave(t, slices.Concat(live("pvc-1"), live("pvc-2"), live("new"), grouped("g", nil, nil))...)

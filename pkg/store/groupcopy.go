@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -25,7 +26,7 @@ type groupCopy struct {
 	op    *operation
 }
 
-func (s *Store) createGroup(ctx context.Context, x *session.Session, id volume.GroupID, req GroupRequest, t task) (Group, error) {
+func (s *Store) createGroup(ctx context.Context, x *session.Session, id volume.GroupID, req GroupRequest, t copyjob.Task) (Group, error) {
 	if have, err := sameGroup(x.Cat, id, req.Sources); !errors.Is(err, fs.ErrNotExist) {
 		return have, err
 	}
@@ -77,7 +78,7 @@ func (g *groupCopy) open(ctx context.Context, x *session.Session) error {
 	return nil
 }
 
-func (g *groupCopy) take(ctx context.Context, t task) error {
+func (g *groupCopy) take(ctx context.Context, t copyjob.Task) error {
 	rec := catalog.Group{Name: g.req.Name, ID: g.id.String(), Created: time.Now().UTC()}
 	if err := g.fill(ctx, &rec, t); err != nil {
 		return g.op.unlessTaken(err)
@@ -99,12 +100,12 @@ func (g *groupCopy) take(ctx context.Context, t task) error {
 }
 
 // fill copies one member after the other and notes them in the group's record.
-func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, t task) error {
+func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, t copyjob.Task) error {
 	defer g.op.keepAlive(ctx)()
 	for i, source := range g.req.Sources {
 		member := volume.SnapshotID{Export: g.id.Export, Group: g.id.Name, Name: strconv.Itoa(i + 1), Source: source.Name}
 		snap := catalog.Snapshot{Name: g.req.Name, ID: member.String(), SourceID: source.Text, Capacity: g.from[i].capacity, Created: rec.Created}
-		if err := g.member(ctx, i, member.Name, &snap, t.part(i+1, len(g.req.Sources))); err != nil {
+		if err := g.member(ctx, i, member.Name, &snap, t.Part(i+1, len(g.req.Sources))); err != nil {
 			return fmt.Errorf("volume %s: %w", source.Text, err)
 		}
 		rec.Members = append(rec.Members, catalog.Member{ID: snap.ID, SourceID: snap.SourceID})
@@ -112,7 +113,7 @@ func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, t task) error 
 	return g.unchanged(ctx)
 }
 
-func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog.Snapshot, t task) error {
+func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog.Snapshot, t copyjob.Task) error {
 	if err := g.op.Step(ctx, "copy member"); err != nil {
 		return err
 	}

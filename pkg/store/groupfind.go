@@ -108,7 +108,7 @@ func sameMembers(rec catalog.Group, members []string) error {
 func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
 	k := groupKey(id)
 	t := s.anyShare(k.Export, k.SubDir, mountOptions)
-	err := s.endCopy(ctx, k, id.Name)
+	err := s.copies.groups.End(ctx, k, id.Name)
 	if err == nil {
 		err = s.exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error { return s.deleteGroup(ctx, x, id, members) })
 	}
@@ -139,7 +139,7 @@ func (s *Store) deleteGroup(ctx context.Context, x *session.Session, id volume.G
 		if err != nil {
 			return fmt.Errorf("record of group snapshot %s: %w", rec.Name, err)
 		}
-		if err := s.copies.free(snapshotKey(member)); err != nil {
+		if err := s.copies.Free(snapshotKey(member)); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -76,13 +77,13 @@ func (o *operation) openData() (fsat.Place, error) {
 }
 
 // fill copies the content into the operation.
-func (o *operation) fill(ctx context.Context, from *content, workers int, t task) error {
+func (o *operation) fill(ctx context.Context, from *content, workers int, t copyjob.Task) error {
 	defer o.keepAlive(ctx)()
 	return o.copyInto(ctx, catalog.SnapshotData, from, workers, t)
 }
 
 // copyInto copies the content into a directory of the operation.
-func (o *operation) copyInto(ctx context.Context, dir string, from *content, workers int, t task) error {
+func (o *operation) copyInto(ctx context.Context, dir string, from *content, workers int, t copyjob.Task) error {
 	to, err := o.Cat.Meta().OpenRoot(path.Join(o.name, dir))
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (o *operation) copyInto(ctx context.Context, dir string, from *content, wor
 	scratch := path.Join(o.name, scratchDir)
 	made := false
 	err = from.copyTo(ctx, to, tree.CopyOptions{
-		Workers: workers, Progress: t.Progress, Pause: t.pause,
+		Workers: workers, Progress: t.Progress, Pause: t.Pause,
 		Scratch: func() (*os.Root, error) {
 			if err := o.Cat.Meta().Mkdir(scratch, 0o700); err != nil {
 				return nil, err

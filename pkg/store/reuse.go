@@ -106,10 +106,10 @@ func (c *creation) noteReuse(ctx context.Context) error {
 // idle returns an error while a copy is made of the volume, or it is made itself.
 func (c *creation) idle(before catalog.Record) error {
 	k := session.Key{Export: c.req.Params.Export, SubDir: before.SubDir}
-	if running := c.copies.running(k); running != nil && !running.ended() {
+	if c.copies.volumes.Running(k) {
 		return fmt.Errorf("%w: volume %s, which the claim had before, is being made", volume.ErrInProgress, before.Name)
 	}
-	return c.copies.free(k)
+	return c.copies.Free(k)
 }
 
 // spareReuse returns an error where the directory is on its way to another volume. It

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -71,11 +72,11 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 	}
 	k, src := snapshotKey(id), &Source{Volume: &req.Source}
 	t := s.anyShare(k.Export, k.SubDir, req.MountOptions)
-	job := jobRequest{
-		key: k, want: catalog.Record{Name: req.Name, SubDir: id.Name, Source: src.String()},
-		from: []volume.Export{req.Source.Export}, source: src.volume(), owner: id.Source,
+	job := copyjob.Request[snapshotIdentity]{
+		Key: k, Identity: snapshotIdentity{req.Name, src.String()},
+		Sources: []volume.Export{req.Source.Export}, Volume: src.volume(), Owner: id.Source,
 	}
-	made, err := runJob(ctx, s, job, func(ctx context.Context, task task) (Snapshot, error) {
+	made, err := s.copies.snapshots.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Snapshot, error) {
 		defer s.reclaim.kick(t)
 		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Snapshot, error) {
 			return s.createSnapshot(ctx, x, id, req, task)
@@ -88,7 +89,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 	return made, nil
 }
 
-func (s *Store) createSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID, req SnapshotRequest, t task) (Snapshot, error) {
+func (s *Store) createSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) (Snapshot, error) {
 	if have, err := sameSnapshot(x.Cat, id, req.Source); !errors.Is(err, fs.ErrNotExist) {
 		return have, err
 	}
@@ -141,7 +142,7 @@ func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
 }
 
-func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, t task) error {
+func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) error {
 	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Capacity: from.capacity, Created: time.Now().UTC()}
 	if err := op.Step(ctx, "copy"); err != nil {
 		return err
@@ -188,10 +189,10 @@ func tellCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
 func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
 	k := snapshotKey(id)
 	t := s.anyShare(k.Export, k.SubDir, mountOptions)
-	err := s.endCopy(ctx, k, id.Source)
+	err := s.copies.snapshots.End(ctx, k, id.Source)
 	if err == nil {
 		err = s.exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error {
-			if err := s.copies.free(k); err != nil {
+			if err := s.copies.Free(k); err != nil {
 				return err
 			}
 			return s.deleteSnapshot(ctx, x, id)

@@ -74,7 +74,7 @@ type content struct {
 // openSource opens what is to be copied. While it is open, it is not deleted by
 // this process; that nobody else did is for content.copyTo to see.
 func (s *Store) openSource(ctx context.Context, src *Source, target *session.Session) (*content, error) {
-	release := s.copies.use(src.key())
+	release := s.copies.Use(src.key())
 	x, closing := target, release
 	if src.export() != target.Key.Export {
 		held, letGo, err := s.exports.Hold(ctx, s.anyShare(src.export(), "", nil))

@@ -50,12 +50,10 @@ type Config struct {
 
 // Store of volumes.
 type Store struct {
-	cfg     Config
-	exports *session.Exports
-	reclaim *reclaimer
-	copies  *jobs
-	// slots bound what a server that dies holds up.
-	slots    *slots
+	cfg      Config
+	exports  *session.Exports
+	reclaim  *reclaimer
+	copies   copies
 	known    known
 	upkeeps  upkeeps
 	contents contents
@@ -72,9 +70,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, errors.New("store: shares, at least one worker to reclaim and to copy and a rate that is not negative are needed")
 	}
 	s := &Store{
-		cfg:    cfg,
-		copies: newJobs(ctx),
-		slots:  newSlots(),
+		cfg: cfg,
 		step: func(ctx context.Context, name string) error {
 			if cfg.Step != nil {
 				cfg.Step(name)
@@ -86,13 +82,14 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		Shares: cfg.Shares, Opened: s.opened,
 		Step: func(ctx context.Context, name string) error { return s.step(ctx, name) },
 	})
+	s.copies = newCopies(ctx, s.exports)
 	s.reclaim = newReclaimer(ctx, s.exports, cfg.ReclaimWorkers, cfg.ReclaimRate)
 	s.reclaim.upkeep = s.upkeep
 	for _, export := range cfg.Exports {
 		s.opened(session.Target{Key: session.Key{Export: export}, MountOptions: cfg.MountOptions})
 	}
 	if cfg.Metrics != nil {
-		if err := cfg.Metrics.Register(copyCollector{s}); err != nil {
+		if err := cfg.Metrics.Register(s.copies.Collector()); err != nil {
 			return nil, fmt.Errorf("store: %w", err)
 		}
 	}
@@ -103,7 +100,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 func (s *Store) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
-		s.copies.close()
+		s.copies.Close()
 		s.reclaim.close()
 		s.exports.Wait()
 		close(done)

@@ -1,14 +1,16 @@
-package store
+package copyjob
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// copyCollector shows the copies that are being made.
-type copyCollector struct{ store *Store }
+// Collector returns the metrics of the backlog.
+func (p *Pool) Collector() prometheus.Collector { return collector{p} }
 
-type copyDescs struct{ copies, bytes, entries *prometheus.Desc }
+type collector struct{ pool *Pool }
 
-func (copyCollector) descs() copyDescs {
-	return copyDescs{
+type descs struct{ copies, bytes, entries *prometheus.Desc }
+
+func (collector) descs() descs {
+	return descs{
 		copies:  prometheus.NewDesc("nfs_csi_copies", "Clones, snapshots and restores that are being made.", nil, nil),
 		bytes:   prometheus.NewDesc("nfs_csi_copy_backlog_bytes", "Bytes that they have left to copy, as far as known.", nil, nil),
 		entries: prometheus.NewDesc("nfs_csi_copy_backlog_entries", "Files that they have left to copy, as far as known.", nil, nil),
@@ -16,7 +18,7 @@ func (copyCollector) descs() copyDescs {
 }
 
 // Describe implements prometheus.Collector.
-func (c copyCollector) Describe(ch chan<- *prometheus.Desc) {
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	d := c.descs()
 	ch <- d.copies
 	ch <- d.bytes
@@ -24,8 +26,8 @@ func (c copyCollector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c copyCollector) Collect(ch chan<- prometheus.Metric) {
-	copies, bytes, entries := c.store.CopyBacklog()
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	copies, bytes, entries := c.pool.Backlog()
 	d := c.descs()
 	ch <- prometheus.MustNewConstMetric(d.copies, prometheus.GaugeValue, float64(copies))
 	ch <- prometheus.MustNewConstMetric(d.bytes, prometheus.GaugeValue, float64(bytes))

@@ -1,16 +1,12 @@
-package store
+package copyjob
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // copies are those that a test has between two servers.
@@ -75,8 +71,8 @@ func onSlots(t *testing.T, test func(ctx context.Context, c *copies)) {
 		for _, f := range c.all {
 			f.leave()
 		}
-		if len(c.of) != 0 {
-			t.Errorf("left are %v", c.of)
+		if len(c.routes) != 0 {
+			t.Errorf("left are %v", c.routes)
 		}
 	})
 }
@@ -85,7 +81,7 @@ func TestCopiesOfOneVolumeDoNotHoldUpAnothers(t *testing.T) {
 	onSlots(t, func(ctx context.Context, c *copies) {
 		many := c.start(ctx, "many", 100)
 		other := c.start(ctx, "other", 2)
-		if m, o := working(many), working(other); m != copiesAtATime || o != 0 {
+		if m, o := working(many), working(other); m != MaxActive || o != 0 {
 			t.Errorf("%d and %d work", m, o)
 		}
 		// The first to end make room for the other volume, and not for their own.
@@ -94,7 +90,7 @@ func TestCopiesOfOneVolumeDoNotHoldUpAnothers(t *testing.T) {
 			f.working.Store(false)
 			synctest.Wait()
 		}
-		if m, o := working(many), working(other); m != copiesAtATime-2 || o != 2 {
+		if m, o := working(many), working(other); m != MaxActive-2 || o != 2 {
 			t.Errorf("%d and %d work", m, o)
 		}
 	})
@@ -107,22 +103,22 @@ func TestLongCopiesMakeRoom(t *testing.T) {
 			time.Sleep(time.Second)
 			move(ctx, many)
 		}
-		if begun := working(many); begun != copiesAtATime || many[copiesAtATime].working.Load() {
+		if begun := working(many); begun != MaxActive || many[MaxActive].working.Load() {
 			t.Errorf("%d work, and not those that came first", begun)
 		}
 		other := c.start(ctx, "other", 1)
 		move(ctx, many)
-		if m, o := working(many), working(other); m != copiesAtATime-1 || o != 1 {
+		if m, o := working(many), working(other); m != MaxActive-1 || o != 1 {
 			t.Errorf("%d and %d work", m, o)
 		}
 		other[0].leave()
 		synctest.Wait()
-		if m := working(many); m != copiesAtATime || many[copiesAtATime].working.Load() {
+		if m := working(many); m != MaxActive || many[MaxActive].working.Load() {
 			t.Errorf("%d work; that which made room does not go on", m)
 		}
 		// One that has just begun is not interrupted.
 		late := c.start(ctx, "late", 1)
-		for _, f := range many[:copiesAtATime] {
+		for _, f := range many[:MaxActive] {
 			f.slots.mu.Lock()
 			f.since = time.Now()
 			f.slots.mu.Unlock()
@@ -135,7 +131,7 @@ func TestLongCopiesMakeRoom(t *testing.T) {
 
 func TestStuckCopiesLendTheirSlots(t *testing.T) {
 	onSlots(t, func(ctx context.Context, c *copies) {
-		stuck := c.start(ctx, "stuck", copiesAtATime)
+		stuck := c.start(ctx, "stuck", MaxActive)
 		other := c.start(ctx, "other", 1)
 		for range 10 {
 			time.Sleep(stuckAfter / 2)
@@ -152,8 +148,8 @@ func TestStuckCopiesLendTheirSlots(t *testing.T) {
 			t.Error("copies without progress keep all slots")
 		}
 		// Those that go on have to wait again, for as many as there are too many.
-		more := c.start(ctx, "more", copiesAtATime-1)
-		if n := working(more); n != copiesAtATime-1 {
+		more := c.start(ctx, "more", MaxActive-1)
+		if n := working(more); n != MaxActive-1 {
 			t.Errorf("%d more work", n)
 		}
 		move(ctx, stuck)
@@ -164,7 +160,7 @@ func TestStuckCopiesLendTheirSlots(t *testing.T) {
 			f.leave()
 		}
 		synctest.Wait()
-		if n := working(stuck); n != copiesAtATime-1 {
+		if n := working(stuck); n != MaxActive-1 {
 			t.Errorf("%d go on", n)
 		}
 	})
@@ -178,42 +174,8 @@ func TestCopiesThatHaveBegunAreBounded(t *testing.T) {
 		}
 		time.Sleep(100 * stuckAfter)
 		synctest.Wait()
-		if n := working(c.all); n != copiesBegun {
-			t.Errorf("%d have begun, want %d", n, copiesBegun)
+		if n := working(c.all); n != maxStarted {
+			t.Errorf("%d have begun, want %d", n, maxStarted)
 		}
-	})
-}
-
-// A tenant whose copies do not come to an end has the slots of others only as long as
-// they make progress; who waits is told what for.
-func TestCopyBehindStuckOnes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t)
-		stuck, other := l.create(t, "stuck"), l.create(t, "other")
-		back := make(chan struct{})
-		l.step = func(ctx context.Context, name string) error {
-			if name == "begin copy" {
-				<-back
-			}
-			return ctx.Err()
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		for i := range copiesAtATime {
-			go l.Create(ctx, l.from(fmt.Sprint("copy-", i), Source{Volume: &stuck})) //nolint:errcheck // it does not end
-		}
-		synctest.Wait()
-		cancel()
-		short, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		_, err := l.Create(short, l.from("clone", Source{Volume: &other}))
-		if !errors.Is(err, volume.ErrInProgress) || !strings.Contains(err.Error(), "waiting for a slot: 8 copies work from nfs.test to nfs.test, 1 wait") {
-			t.Errorf("got %v", err)
-		}
-		l.step = func(ctx context.Context, _ string) error { return ctx.Err() }
-		if _, err := l.Create(t.Context(), l.from("clone", Source{Volume: &other})); err != nil {
-			t.Errorf("behind stuck copies: %v", err)
-		}
-		close(back)
-		l.copies.wg.Wait()
 	})
 }
