@@ -159,7 +159,7 @@ func TestConfig(t *testing.T) {
 		c := good
 		spoil(&c)
 		if _, err := New(c); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func TestEphemeralConfig(t *testing.T) {
 	for _, servers := range [][]string{nil, {""}, {"a b"}, {"nfs.test:/a/../b"}, {"[::1:/x"}} {
 		_, err := New(Config{Name: "n", Version: "v", Mode: ModeNode, NodeID: "n", Mounter: nfsmounttest.NewFake(), Ephemeral: &Ephemeral{Servers: servers}})
 		if err == nil {
-			t.Errorf("%q was taken", servers)
+			t.Errorf("%q was accepted", servers)
 		}
 	}
 }

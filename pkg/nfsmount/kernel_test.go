@@ -369,6 +369,6 @@ func TestNewKernelChecksTimeouts(t *testing.T) {
 	cfg := DefaultKernelConfig()
 	cfg.DialTimeout = 0
 	if _, err := NewKernel(cfg); err == nil {
-		t.Error("a zero dial timeout was taken")
+		t.Error("a zero dial timeout was accepted")
 	}
 }

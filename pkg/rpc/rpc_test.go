@@ -63,7 +63,7 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Listen(t.Context(), file); err == nil {
-		t.Error("a file was taken for a stale socket")
+		t.Error("a file was treated as a stale socket")
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
 		t.Errorf("the file is now %q, %v", b, err)
@@ -255,7 +255,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"no socket":   {Endpoint: "tcp://x", Register: register, Metrics: prometheus.NewRegistry(), DrainTimeout: 1},
 	} {
 		if _, err := New(t.Context(), c); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
@@ -298,7 +298,7 @@ func TestRegistration(t *testing.T) {
 	}
 	for _, bad := range []RegistrationConfig{{Dir: dir, DriverName: "n"}, {Dir: dir, SocketPath: "/s"}, {DriverName: "n", SocketPath: "/s"}} {
 		if _, err := NewRegistration(t.Context(), bad); err == nil {
-			t.Errorf("%+v was taken", bad)
+			t.Errorf("%+v was accepted", bad)
 		}
 	}
 }
