@@ -70,11 +70,11 @@ func ParseClass(parameters map[string]string) (Class, error) {
 	return class, nil
 }
 
-// Secret resolves the reference for one purpose, nil if the class has none.
-func (c Class) Secret(purpose Purpose, subject Subject) (*SecretRef, error) {
+// Secret resolves the reference for one purpose, zero if the class has none.
+func (c Class) Secret(purpose Purpose, subject Subject) (SecretRef, error) {
 	pair, found := c.pair(purpose)
 	if !found {
-		return nil, nil
+		return SecretRef{}, nil
 	}
 	return c.secrets[pair].resolve(pair, subject)
 }

@@ -20,30 +20,30 @@ func DeletionSecretNamedBy(known bool) string {
 	return "its StorageClass"
 }
 
-// DeletionSecret is the secret that the deletion of a volume needs, nil for none.
+// DeletionSecret is the secret that the deletion of a volume needs, zero for none.
 // known is false if the volume does not say, which old ones do not; then
 // ClassDeletionSecret applies.
-func DeletionSecret(volume *corev1.PersistentVolume) (secret *SecretRef, known bool, err error) {
+func DeletionSecret(volume *corev1.PersistentVolume) (secret SecretRef, known bool, err error) {
 	name, hasName := volume.Annotations[deletionSecretNameAnnotation]
 	namespace, hasNamespace := volume.Annotations[deletionSecretNamespaceAnnotation]
 	switch {
 	case !hasName && !hasNamespace:
-		return nil, false, nil
+		return SecretRef{}, false, nil
 	case name == "" && namespace == "":
-		return nil, true, nil
+		return SecretRef{}, true, nil
 	case name == "" || namespace == "":
-		return nil, false, fmt.Errorf("%w: annotations %s=%q and %s=%q must both be set or both be empty", ErrVolume,
+		return SecretRef{}, false, fmt.Errorf("%w: annotations %s=%q and %s=%q must both be set or both be empty", ErrVolume,
 			deletionSecretNameAnnotation, name, deletionSecretNamespaceAnnotation, namespace)
 	}
-	return &SecretRef{Namespace: namespace, Name: name}, true, nil
+	return SecretRef{Namespace: namespace, Name: name}, true, nil
 }
 
 // ClassDeletionSecret is the provisioner secret of the volume's class. Tokens that
 // need more than the claim's name cannot be resolved any more.
-func ClassDeletionSecret(parameters map[string]string, volume *corev1.PersistentVolume) (*SecretRef, error) {
+func ClassDeletionSecret(parameters map[string]string, volume *corev1.PersistentVolume) (SecretRef, error) {
 	class, err := ParseClass(parameters)
 	if err != nil {
-		return nil, err
+		return SecretRef{}, err
 	}
 	subject := Subject{PVName: volume.Name}
 	if claim := volume.Spec.ClaimRef; claim != nil {

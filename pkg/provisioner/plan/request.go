@@ -41,8 +41,8 @@ type Options struct {
 type Creation struct {
 	// Request does not have the secrets.
 	Request *csi.CreateVolumeRequest
-	// Secret is the request's, nil for none.
-	Secret *SecretRef
+	// Secret is the request's, zero for none.
+	Secret SecretRef
 	// SecretNamedBy says what names Secret.
 	SecretNamedBy string
 	// Template is the PersistentVolume without what the driver responds.
@@ -55,8 +55,8 @@ type Creation struct {
 	// Began is when the volume was recorded in the journal, zero if an earlier version
 	// recorded it.
 	Began time.Time
-	// Made is the driver's response, nil until there is a usable one.
-	Made *csi.CreateVolumeResponse
+	// Response is the driver's response, nil until there is a usable one.
+	Response *csi.CreateVolumeResponse
 
 	placed placed
 }
@@ -72,7 +72,7 @@ func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageCl
 	if err != nil {
 		return nil, err
 	}
-	d := draft{options: options, claim: claim, storageClass: storageClass, class: class, pvName: pvName, secrets: map[Purpose]*SecretRef{}}
+	d := draft{options: options, claim: claim, storageClass: storageClass, class: class, pvName: pvName, secrets: map[Purpose]SecretRef{}}
 	subject := ClaimSubject(claim, pvName)
 	for _, purpose := range purposes() {
 		if d.secrets[purpose], err = class.Secret(purpose, subject); err != nil {
@@ -107,7 +107,7 @@ type draft struct {
 	storageClass *storagev1.StorageClass
 	class        Class
 	pvName       string
-	secrets      map[Purpose]*SecretRef
+	secrets      map[Purpose]SecretRef
 }
 
 // checkClaim refuses what the volume would otherwise silently lack.

@@ -84,7 +84,7 @@ func TestRequest(t *testing.T) {
 	if !proto.Equal(creation.Request, want) {
 		t.Errorf("got  %v\nwant %v", creation.Request, want)
 	}
-	if secret := (SecretRef{Namespace: "team-a", Name: "data"}); *creation.Secret != secret {
+	if secret := (SecretRef{Namespace: "team-a", Name: "data"}); creation.Secret != secret {
 		t.Errorf("secret is %v, want %v", creation.Secret, secret)
 	}
 	if len(class.Parameters) != 4 {

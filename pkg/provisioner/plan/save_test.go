@@ -142,8 +142,8 @@ func TestStoredCreation(t *testing.T) {
 		t.Errorf("size %s, want %s", size.String(), wantSize.String())
 	}
 	volume.Spec.Capacity = want.Spec.Capacity
-	if !reflect.DeepEqual(volume, want) || !proto.Equal(got.Request, creation.Request) || *got.Secret != *creation.Secret || got.Origin != creation.Origin ||
-		!got.Began.Equal(creation.Began) || got.Made != nil || got.Handle() != "" {
+	if !reflect.DeepEqual(volume, want) || !proto.Equal(got.Request, creation.Request) || got.Secret != creation.Secret || got.Origin != creation.Origin ||
+		!got.Began.Equal(creation.Began) || got.Response != nil || got.Handle() != "" {
 		t.Errorf("got  %v\nwant %v", got, creation)
 	}
 	if _, err := creation.Volume(&csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "a"}}); !errors.Is(err, ErrResponse) {
@@ -161,7 +161,7 @@ func TestStoredAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	creation.Made = &csi.CreateVolumeResponse{Volume: &csi.Volume{
+	creation.Response = &csi.CreateVolumeResponse{Volume: &csi.Volume{
 		VolumeId: "a", CapacityBytes: 1 << 30, VolumeContext: map[string]string{"server": "s"},
 		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{"zone": "z"}}},
 	}}
@@ -173,8 +173,8 @@ func TestStoredAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !proto.Equal(got.Made, creation.Made) || got.Handle() != "a" {
-		t.Errorf("got %v, want %v", got.Made, creation.Made)
+	if !proto.Equal(got.Response, creation.Response) || got.Handle() != "a" {
+		t.Errorf("got %v, want %v", got.Response, creation.Response)
 	}
 }
 
@@ -185,8 +185,8 @@ func TestStoredByAnEarlierVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !got.Began.IsZero() || got.Since() != "unknown" || got.Made != nil || !BeganAt(data).IsZero() {
-		t.Errorf("began %s, since %s, made %v", got.Began, got.Since(), got.Made)
+	if !got.Began.IsZero() || got.Since() != "unknown" || got.Response != nil || !BeganAt(data).IsZero() {
+		t.Errorf("began %s, since %s, made %v", got.Began, got.Since(), got.Response)
 	}
 }
 

@@ -53,9 +53,12 @@ type SecretRef struct {
 	Name      string `json:"name"`
 }
 
-// Reference converts to the form in a PersistentVolume; nil stays nil.
-func (r *SecretRef) Reference() *corev1.SecretReference {
-	if r == nil {
+// IsZero is true for no secret.
+func (r SecretRef) IsZero() bool { return r == SecretRef{} }
+
+// Reference converts to the form in a PersistentVolume, nil for zero.
+func (r SecretRef) Reference() *corev1.SecretReference {
+	if r.IsZero() {
 		return nil
 	}
 	return &corev1.SecretReference{Namespace: r.Namespace, Name: r.Name}
@@ -69,26 +72,26 @@ type secretTemplate struct {
 	name, namespace string
 }
 
-func (t secretTemplate) resolve(purpose Purpose, subject Subject) (*SecretRef, error) {
+func (t secretTemplate) resolve(purpose Purpose, subject Subject) (SecretRef, error) {
 	// Namespaces have fewer tokens, so that the author of a claim cannot choose the
 	// secrets of any namespace.
 	namespace, err := expand(t.namespace, subject.namespaceToken)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.namespaceKey(), t.namespace, err)
+		return SecretRef{}, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.namespaceKey(), t.namespace, err)
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return nil, fmt.Errorf("%w: %s %q expands to %q, which is not a valid namespace: %s",
+		return SecretRef{}, fmt.Errorf("%w: %s %q expands to %q, which is not a valid namespace: %s",
 			ErrClass, purpose.namespaceKey(), t.namespace, namespace, strings.Join(problems, "; "))
 	}
 	name, err := expand(t.name, subject.nameToken)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.nameKey(), t.name, err)
+		return SecretRef{}, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.nameKey(), t.name, err)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return nil, fmt.Errorf("%w: %s %q expands to %q, which is not a valid secret name: %s",
+		return SecretRef{}, fmt.Errorf("%w: %s %q expands to %q, which is not a valid secret name: %s",
 			ErrClass, purpose.nameKey(), t.name, name, strings.Join(problems, "; "))
 	}
-	return &SecretRef{Namespace: namespace, Name: name}, nil
+	return SecretRef{Namespace: namespace, Name: name}, nil
 }
 
 func (s Subject) namespaceToken(token string) (string, error) {

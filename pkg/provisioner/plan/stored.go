@@ -15,7 +15,7 @@ import (
 // values.
 type stored struct {
 	Request  json.RawMessage          `json:"request"`
-	Secret   *SecretRef               `json:"secret,omitempty"`
+	Secret   SecretRef                `json:"secret,omitzero"`
 	Template *corev1.PersistentVolume `json:"volume"`
 	Origin   Origin                   `json:"origin,omitzero"`
 	Topology bool                     `json:"topology,omitempty"`
@@ -34,8 +34,8 @@ func (c *Creation) Store() ([]byte, error) {
 		Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin, Topology: c.placed.topology, Migrated: c.Migrated,
 		Began: c.Began,
 	}
-	if c.Made != nil {
-		if to.Made, err = protojson.Marshal(c.Made); err != nil {
+	if c.Response != nil {
+		if to.Made, err = protojson.Marshal(c.Response); err != nil {
 			return nil, fmt.Errorf("store what was made of volume %s: %w", c.Request.GetName(), err)
 		}
 	}
@@ -65,8 +65,8 @@ func RestoreCreation(data []byte) (*Creation, error) {
 		Began:  from.Began,
 	}
 	if from.Made != nil {
-		creation.Made = &csi.CreateVolumeResponse{}
-		if err := protojson.Unmarshal(from.Made, creation.Made); err != nil {
+		creation.Response = &csi.CreateVolumeResponse{}
+		if err := protojson.Unmarshal(from.Made, creation.Response); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +83,7 @@ func BeganAt(data []byte) time.Time {
 }
 
 // Handle is the volume's ID at the driver, empty until it is known.
-func (c *Creation) Handle() string { return c.Made.GetVolume().GetVolumeId() }
+func (c *Creation) Handle() string { return c.Response.GetVolume().GetVolumeId() }
 
 // Since is Began for log entries.
 func (c *Creation) Since() string {

@@ -98,16 +98,13 @@ func claimReference(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference
 
 // annotations always include the deletion secret, empty for none: years later the class
 // may be another one.
-func annotations(secrets map[Purpose]*SecretRef) map[string]string {
-	deletion := SecretRef{}
-	if secret := secrets[ProvisionerSecret]; secret != nil {
-		deletion = *secret
-	}
+func annotations(secrets map[Purpose]SecretRef) map[string]string {
+	deletion := secrets[ProvisionerSecret]
 	annotations := map[string]string{
 		deletionSecretNameAnnotation:      deletion.Name,
 		deletionSecretNamespaceAnnotation: deletion.Namespace,
 	}
-	if modify := secrets[ControllerModifySecret]; modify != nil {
+	if modify := secrets[ControllerModifySecret]; !modify.IsZero() {
 		annotations[modifySecretNameAnnotation] = modify.Name
 		annotations[modifySecretNamespaceAnnotation] = modify.Namespace
 	}

@@ -98,7 +98,7 @@ func TestVolumeDefaults(t *testing.T) {
 		t.Errorf("volume mode is %s", *pv.Spec.VolumeMode)
 	}
 	// Present and empty: "no secret", which is not the same as "not known".
-	if secret, known, err := DeletionSecret(pv); secret != nil || !known || err != nil {
+	if secret, known, err := DeletionSecret(pv); !secret.IsZero() || !known || err != nil {
 		t.Errorf("DeletionSecret() = %v, %t, %v", secret, known, err)
 	}
 	if csiSource := pv.Spec.CSI; csiSource.NodePublishSecretRef != nil || csiSource.ControllerExpandSecretRef != nil {
@@ -158,14 +158,14 @@ func TestDeletionSecret(t *testing.T) {
 	const namespaceKey = "volume.kubernetes.io/provisioner-deletion-secret-namespace"
 	tests := map[string]struct {
 		annotations map[string]string
-		want        *SecretRef
+		want        SecretRef
 		known       bool
 		err         error
 	}{
-		"none recorded": {map[string]string{nameKey: "", namespaceKey: ""}, nil, true, nil},
-		"recorded":      {map[string]string{nameKey: "s", namespaceKey: "n"}, &SecretRef{Namespace: "n", Name: "s"}, true, nil},
-		"old volume":    {nil, nil, false, nil},
-		"half":          {map[string]string{nameKey: "s"}, nil, false, ErrVolume},
+		"none recorded": {map[string]string{nameKey: "", namespaceKey: ""}, SecretRef{}, true, nil},
+		"recorded":      {map[string]string{nameKey: "s", namespaceKey: "n"}, SecretRef{Namespace: "n", Name: "s"}, true, nil},
+		"old volume":    {nil, SecretRef{}, false, nil},
+		"half":          {map[string]string{nameKey: "s"}, SecretRef{}, false, ErrVolume},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestClassDeletionSecret(t *testing.T) {
 		"csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
 	}
 	got, err := ClassDeletionSecret(parameters, pv)
-	if want := (SecretRef{Namespace: "team-a", Name: "data-pvc-1"}); err != nil || *got != want {
+	if want := (SecretRef{Namespace: "team-a", Name: "data-pvc-1"}); err != nil || got != want {
 		t.Errorf("ClassDeletionSecret() = %v, %v, want %v", got, err, want)
 	}
 	parameters["csi.storage.k8s.io/provisioner-secret-name"] = "${pvc.annotations['k']}"

@@ -55,16 +55,16 @@ func (c calls) creationSecrets(ctx context.Context, creation *plan.Creation) (ma
 	return c.readSecret(ctx, creation.Secret, creation.SecretNamedBy)
 }
 
-// readSecret returns the data of a provisioner secret, nil without a reference.
+// readSecret returns the data of a provisioner secret, none for zero.
 // Secrets are read when they are used and never cached.
-func (c calls) readSecret(ctx context.Context, ref *plan.SecretRef, namedBy string) (map[string]string, error) {
-	if ref == nil {
+func (c calls) readSecret(ctx context.Context, ref plan.SecretRef, namedBy string) (map[string]string, error) {
+	if ref.IsZero() {
 		return nil, nil
 	}
 	// client-go would log the whole object.
 	secret, err := c.client.CoreV1().Secrets(ref.Namespace).Get(klog.NewContext(ctx, klog.Logger{}), ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", plan.DescribeSecret(plan.ProvisionerSecret, *ref, namedBy), err)
+		return nil, fmt.Errorf("read %s: %w", plan.DescribeSecret(plan.ProvisionerSecret, ref, namedBy), err)
 	}
 	data := make(map[string]string, len(secret.Data))
 	for key, value := range secret.Data {

@@ -213,8 +213,8 @@ func (c *cleaner) undo(ctx context.Context, creation *plan.Creation) error {
 // repeated unless the answer is recorded: there is no other way to the handle. A
 // secret that does not exist any more is tolerated.
 func (c *cleaner) response(ctx context.Context, creation *plan.Creation) (*csi.CreateVolumeResponse, error) {
-	if creation.Made != nil {
-		return creation.Made, nil
+	if creation.Response != nil {
+		return creation.Response, nil
 	}
 	secrets, err := c.calls.creationSecrets(ctx, creation)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -78,13 +78,13 @@ func (d *deleter) secrets(ctx context.Context, volume *corev1.PersistentVolume) 
 	return secrets, err
 }
 
-func (d *deleter) classSecret(ctx context.Context, volume *corev1.PersistentVolume) (*plan.SecretRef, error) {
+func (d *deleter) classSecret(ctx context.Context, volume *corev1.PersistentVolume) (plan.SecretRef, error) {
 	class, err := d.cluster.Class(ctx, volume.Spec.StorageClassName)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return plan.SecretRef{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up the deletion secret: %w", err)
+		return plan.SecretRef{}, fmt.Errorf("look up the deletion secret: %w", err)
 	}
 	return plan.ClassDeletionSecret(class.Parameters, volume)
 }

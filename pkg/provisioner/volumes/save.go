@@ -63,7 +63,7 @@ func (s *saver) accept(ctx context.Context, creation *plan.Creation, response *c
 		state, err := s.discardMisplaced(ctx, creation, volume, err)
 		return nil, state, err
 	}
-	creation.Made = response
+	creation.Response = response
 	return volume, controller.ProvisioningInBackground, nil
 }
 
@@ -96,7 +96,7 @@ func (s *saver) save(ctx context.Context, creation *plan.Creation, volume *corev
 // saveCreated saves the volume of an earlier try, unless a PersistentVolume that
 // somebody else has made refers to it.
 func (s *saver) saveCreated(ctx context.Context, creation *plan.Creation) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	volume, state, err := s.accept(ctx, creation, creation.Made)
+	volume, state, err := s.accept(ctx, creation, creation.Response)
 	if err != nil {
 		return nil, state, err
 	}

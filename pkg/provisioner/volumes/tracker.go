@@ -45,7 +45,7 @@ func (t *tracker) resume(ctx context.Context) {
 			continue // reported by the cleaner
 		}
 		t.protection.Adopt(creation.Origin, name)
-		if creation.Made != nil {
+		if creation.Response != nil {
 			t.unsaved.add(name, creation.Handle())
 		}
 		owner := creation.Template.Spec.ClaimRef
@@ -102,7 +102,7 @@ func (t *tracker) created(name string) *plan.Creation {
 		return nil
 	}
 	creation, err := plan.RestoreCreation(t.journal.Entry(name))
-	if err != nil || creation.Made == nil {
+	if err != nil || creation.Response == nil {
 		return nil
 	}
 	return creation
@@ -128,7 +128,7 @@ func (t *tracker) forgetCreated(ctx context.Context, name string) error {
 	if creation == nil {
 		return nil
 	}
-	creation.Made = nil
+	creation.Response = nil
 	data, err := creation.Store()
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (t *tracker) endSaved(ctx context.Context, volume *corev1.PersistentVolume)
 	defer t.busy.end(name)
 	creation, err := plan.RestoreCreation(t.journal.Entry(name))
 	if err != nil {
-		return nil //nolint:nilerr // of a later version, left as it is
+		return nil // of a later version, left as it is
 	}
 	if volume.DeletionTimestamp != nil {
 		// The cache lacks the attribute that identifies the saving process.
