@@ -3,42 +3,21 @@ package sources
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
-)
-
-// The finalizers that protect sources.
-const (
-	CloningFinalizer  = "provisioner.storage.kubernetes.io/cloning-protection"
-	SnapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 )
 
 // originIndex finds the claims that wait for a volume by its origin.
 const originIndex = "origin"
-
-// Cluster reads claims and their volumes.
-type Cluster interface {
-	Claim(namespace, name string) (*corev1.PersistentVolumeClaim, error)
-	Volume(name string) (*corev1.PersistentVolume, error)
-	// AsCSI translates a volume of an in-tree plugin.
-	AsCSI(volume *corev1.PersistentVolume) *corev1.PersistentVolume
-	// Wants reports whether the driver provisions a claim.
-	Wants(claim *corev1.PersistentVolumeClaim) bool
-}
 
 // ProtectionConfig configures a Protection.
 type ProtectionConfig struct {
@@ -60,9 +39,11 @@ type ProtectionConfig struct {
 // Protection keeps the origins of volumes from being deleted, with a finalizer, until
 // no claim and no unfinished volume needs them.
 type Protection struct {
-	config ProtectionConfig
-	claims cache.Indexer
-	queue  workqueue.TypedRateLimitingInterface[plan.Origin]
+	config     ProtectionConfig
+	finalizers finalizers
+	drivers    drivers
+	claims     cache.Indexer
+	queue      workqueue.TypedRateLimitingInterface[plan.Origin]
 
 	mu    sync.Mutex
 	holds map[plan.Origin]*hold
@@ -84,8 +65,10 @@ func NewProtection(config ProtectionConfig, claims cache.SharedIndexInformer) (*
 		return nil, err
 	}
 	p := &Protection{
-		config: config,
-		claims: claims.GetIndexer(),
+		config:     config,
+		finalizers: finalizers{client: config.Client, sources: config.Sources},
+		drivers:    drivers{own: config.Driver.DriverName, sources: config.Sources, cluster: config.Cluster},
+		claims:     claims.GetIndexer(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(config.Limiter,
 			workqueue.TypedRateLimitingQueueConfig[plan.Origin]{Name: "protected"}),
 		holds: map[plan.Origin]*hold{},
@@ -129,7 +112,7 @@ func (p *Protection) Hold(ctx context.Context, origin plan.Origin, volume string
 	h := p.lock(origin)
 	defer h.mu.Unlock()
 	h.add(volume)
-	if err := p.setFinalizer(ctx, origin, true); err != nil {
+	if err := p.finalizers.set(ctx, origin, true); err != nil {
 		return fmt.Errorf("%w: protect %s: %w", plan.ErrSource, origin, err)
 	}
 	return nil
@@ -211,12 +194,12 @@ func (p *Protection) removeUnneeded(ctx context.Context, origin plan.Origin) err
 	foreign := false
 	if !h.own {
 		var err error
-		if foreign, err = p.foreign(ctx, origin); err != nil {
+		if foreign, err = p.drivers.foreign(ctx, origin); err != nil {
 			return fmt.Errorf("look up the driver of %s: %w", origin, err)
 		}
 	}
 	if !foreign {
-		if err := p.setFinalizer(ctx, origin, false); err != nil {
+		if err := p.finalizers.set(ctx, origin, false); err != nil {
 			return fmt.Errorf("remove finalizer %s of %s: %w", finalizerOf(origin), origin, err)
 		}
 	}
@@ -225,56 +208,4 @@ func (p *Protection) removeUnneeded(ctx context.Context, origin plan.Origin) err
 	defer p.mu.Unlock()
 	delete(p.holds, origin)
 	return nil
-}
-
-func finalizerOf(origin plan.Origin) string {
-	if origin.Kind == plan.SnapshotOrigin {
-		return SnapshotFinalizer
-	}
-	return CloningFinalizer
-}
-
-// setFinalizer adds or removes the finalizer and leaves all others alone.
-func (p *Protection) setFinalizer(ctx context.Context, origin plan.Origin, present bool) error {
-	finalizer := finalizerOf(origin)
-	for {
-		object, err := p.get(ctx, origin)
-		if apierrors.IsNotFound(err) && !present {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		finalizers := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer })
-		if present == (len(finalizers) < len(object.GetFinalizers())) {
-			return nil
-		}
-		if present {
-			finalizers = append(finalizers, finalizer)
-		}
-		patch, err := cluster.MetadataPatch(object, "finalizers", finalizers)
-		if err != nil {
-			return err
-		}
-		if err = p.patch(ctx, origin, patch); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
-}
-
-func (p *Protection) get(ctx context.Context, origin plan.Origin) (metav1.Object, error) {
-	if origin.Kind == plan.SnapshotOrigin {
-		return p.config.Sources.snapshots(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
-	}
-	return p.config.Client.CoreV1().PersistentVolumeClaims(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
-}
-
-func (p *Protection) patch(ctx context.Context, origin plan.Origin, patch []byte) (err error) {
-	if origin.Kind == plan.SnapshotOrigin {
-		_, err = p.config.Sources.snapshots(origin.Namespace).Patch(ctx, origin.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
-	}
-	_, err = p.config.Client.CoreV1().PersistentVolumeClaims(origin.Namespace).
-		Patch(ctx, origin.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
 }

@@ -1,9 +1,12 @@
 package volumes
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
+
+var errBusy = errors.New("another try for the same volume is under way")
 
 // busy are the volumes that are being worked on, by name.
 type busy struct {

@@ -16,13 +16,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// Driver creates and deletes volumes.
-type Driver interface {
-	Capabilities() plan.Capabilities
-	CreateVolume(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error)
-	DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error)
-}
-
 // calls are the driver's, with their secrets.
 type calls struct {
 	driver Driver

@@ -13,8 +13,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-var errBusy = errors.New("another try for the same volume is under way")
-
 // creator creates the volumes of claims.
 type creator struct {
 	gatherer   gatherer

@@ -9,53 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
-
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/sources"
 )
-
-// Protection keeps the origins of volumes from being deleted.
-type Protection interface {
-	Adopt(origin plan.Origin, volume string)
-	Hold(ctx context.Context, origin plan.Origin, volume string) error
-	Release(origin plan.Origin, volume string)
-}
-
-// Topology says how volumes are placed. The zero Topology ignores the driver's.
-type Topology struct {
-	// Enabled places volumes.
-	Enabled bool
-	// Strict and Immediate are as in plan.Placement.
-	Strict, Immediate bool
-}
-
-// Config of Volumes.
-type Config struct {
-	// Base bounds the lifetime of cleanups under way.
-	Base       context.Context
-	Client     kubernetes.Interface
-	Cluster    *cluster.Cluster
-	Driver     Driver
-	Sources    sources.Reader
-	Protection Protection
-	Journal    *journal.Journal
-	Events     record.EventRecorder
-	Metrics    *Metrics
-	// Options of every volume; Options.Driver is read from Driver for each claim.
-	Options  plan.Options
-	Topology Topology
-	// Node to serve, zero for the whole cluster.
-	Node plan.Node
-	// Retries delays failed cleanups, by volume name, up to RetryMax.
-	Retries  workqueue.TypedRateLimiter[string]
-	RetryMax time.Duration
-}
 
 // Volumes are the volumes of one driver.
 type Volumes struct {
