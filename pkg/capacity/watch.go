@@ -23,17 +23,7 @@ func (p *Publisher) segmentLister() func() ([]plan.Segment, error) {
 		if err != nil {
 			return nil, err
 		}
-		var segments []plan.Segment
-		for _, node := range all {
-			csiNode, err := csiNodes.Get(node.Name)
-			if err != nil {
-				continue // not registered yet, or gone
-			}
-			if segment, err := plan.NodeSegment(p.config.DriverName, csiNode, node.Labels); err == nil && segment != nil {
-				segments = append(segments, segment)
-			}
-		}
-		return segments, nil
+		return plan.NodeSegments(p.config.DriverName, all, csiNodes.Get), nil
 	}
 }
 

@@ -69,17 +69,7 @@ func (c *Cluster) Segments(ctx context.Context) ([]plan.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	var segments []plan.Segment
-	for _, node := range all {
-		csiNode, err := c.nodes.csiNodes.Get(node.Name)
-		if err != nil {
-			continue
-		}
-		if segment, err := plan.NodeSegment(c.config.Driver.DriverName, csiNode, node.Labels); err == nil && segment != nil {
-			segments = append(segments, segment)
-		}
-	}
-	return segments, nil
+	return plan.NodeSegments(c.config.Driver.DriverName, all, c.nodes.csiNodes.Get), nil
 }
 
 func (c *Cluster) waitForNodes(ctx context.Context) error {

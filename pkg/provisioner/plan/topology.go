@@ -96,6 +96,22 @@ func NodeSegment(driver string, registered *storagev1.CSINode, labels map[string
 	return segment, nil
 }
 
+// NodeSegments are the segments of all nodes that report one. csiNode returns the
+// CSINode of a name.
+func NodeSegments(driver string, nodes []*corev1.Node, csiNode func(name string) (*storagev1.CSINode, error)) []Segment {
+	var segments []Segment
+	for _, node := range nodes {
+		registered, err := csiNode(node.Name)
+		if err != nil {
+			continue // not registered yet, or gone
+		}
+		if segment, err := NodeSegment(driver, registered, node.Labels); err == nil && segment != nil {
+			segments = append(segments, segment)
+		}
+	}
+	return segments
+}
+
 // NodeAffinity restricts a volume to the nodes that can reach it; nil is every node.
 func NodeAffinity(accessible []*csi.Topology) *corev1.VolumeNodeAffinity {
 	var terms []corev1.NodeSelectorTerm
