@@ -7,13 +7,14 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 )
 
 // Sources of the metrics of a Collector; each may be nil.
 type Sources struct {
 	Mounter Mounter
 	Shares  interface{ States() []share.State }
-	Volumes interface{ Backlog() []store.Backlog }
+	Volumes interface{ Backlog() []reclaim.Backlog }
 	// Snapshots have metrics of their own each, which may be many.
 	Snapshots interface {
 		SnapshotContents() []store.SnapshotContent
@@ -79,7 +80,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (c *Collector) collectBacklog(ch chan<- prometheus.Metric, b store.Backlog) {
+func (c *Collector) collectBacklog(ch chan<- prometheus.Metric, b reclaim.Backlog) {
 	export := b.Export.String()
 	ch <- prometheus.MustNewConstMetric(c.trees, prometheus.GaugeValue, float64(b.Trees), export)
 	ch <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(b.Entries), export)

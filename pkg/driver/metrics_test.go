@@ -13,17 +13,18 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 type (
 	states  []share.State
-	backlog []store.Backlog
+	backlog []reclaim.Backlog
 	sizes   []store.SnapshotContent
 )
 
-func (s states) States() []share.State     { return s }
-func (b backlog) Backlog() []store.Backlog { return b }
+func (s states) States() []share.State       { return s }
+func (b backlog) Backlog() []reclaim.Backlog { return b }
 
 func (s sizes) SnapshotContents() []store.SnapshotContent { return s }
 
@@ -38,7 +39,7 @@ func TestCollector(t *testing.T) {
 			{Export: a, Answered: true, Took: 2 * time.Millisecond}, {Export: a, Answered: false, Took: 1500 * time.Millisecond},
 			{Export: b, Answered: true, Took: time.Millisecond},
 		},
-		Volumes:   backlog{{Export: a, Trees: 9, Entries: 30, Removed: 400, Late: store.Late{Long: 1, Written: 2, Refused: 3}}},
+		Volumes:   backlog{{Export: a, Trees: 9, Entries: 30, Removed: 400, Late: reclaim.Late{Long: 1, Written: 2, Refused: 3}}},
 		Snapshots: sizes{{ID: volume.SnapshotID{Export: a, Name: "s", Source: "pvc-1"}, Bytes: 50, Entries: 6}},
 	})); err != nil {
 		t.Fatal(err)

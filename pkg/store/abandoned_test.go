@@ -3,57 +3,21 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
-	l := newLab(t)
-	l.create(t, "pvc-1")
-	l.reclaim.wg.Wait()
-	l.put(t, ".nfs-csi/tmp/record-1700000000000000000-X")
-	l.put(t, ".nfs-csi/tmp/deleted0123456789abcdef-1700000000000000000-X.gone/file")
-	l.put(t, ".nfs-csi/tmp/kept0123456789abcdef-1700000000000000000-X.archived/file")
-	// Somebody else's symlinks, to what a copy would have in it.
-	l.put(t, "victim/data/precious")
-	for i, target := range []string{filepath.Join(l.dir, "victim"), "../../victim"} {
-		for _, kind := range []string{"copy.volume.0123456789abcdef", "copy.snapshot.0123456789abcdef", "deleted0123456789abcdef"} {
-			if err := os.Symlink(target, filepath.Join(l.dir, fmt.Sprintf(".nfs-csi/tmp/%s-1700000000000000000-%d", kind, i))); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	l.reclaim.abandoned = -time.Minute // what was changed just now is old
-	l.reclaim.kick(session.Target{Key: session.Key{Export: l.export}})
-	l.reclaim.wg.Wait()
-	left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/tmp"))
-	if err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "kept") {
-		t.Errorf("left in tmp: %v, %v", left, err)
-	}
-	l.mustHave(t, append(live("pvc-1"), "victim", "victim/data", "victim/data/precious")...)
-}
-
 // later ends what would be abandoned an hour from now.
 func (l *lab) later(t *testing.T) {
 	t.Helper()
-	err := l.onCatalog(t, func(x *session.Session) error {
-		left, err := endAbandoned(t.Context(), x, -abandonedAfter)
-		if len(left) > 0 {
-			t.Errorf("left are %q", left)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	l.reclaimWith(t, reclaim.Config{AbandonedAfter: -reclaim.AbandonedAfter})
+	l.reclaim.Kick(session.Target{Key: session.Key{Export: l.export}})
+	l.reclaim.Wait()
 }
 
 func (l *lab) onCatalog(t *testing.T, do func(*session.Session) error) error {

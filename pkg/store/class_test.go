@@ -201,7 +201,7 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 		if _, err := l.Create(t.Context(), req); !errors.Is(err, volume.ErrRefused) {
 			t.Errorf("%s: %v, want ErrRefused", at, err)
 		}
-		l.reclaim.wg.Wait()
+		l.reclaim.Wait()
 		if _, err := os.Lstat(filepath.Join(l.dir, "team")); at != "write record" && !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: left behind: %v", at, err)
 		}
@@ -276,7 +276,7 @@ func TestPruneAgainstCreate(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	stores[1].reclaim.wg.Wait()
+	stores[1].reclaim.Wait()
 	l.mustHave(t)
 }
 

@@ -35,8 +35,8 @@ func TestContentsOfSnapshots(t *testing.T) {
 	// A controller that comes up finds what is there, once it uses the export.
 	later := l.start(t)
 	l.mustKnow(t, later)
-	later.reclaim.resume(session.Target{Key: session.Key{Export: l.export}})
-	later.reclaim.wg.Wait()
+	later.reclaim.Resume(session.Target{Key: session.Key{Export: l.export}})
+	later.reclaim.Wait()
 	l.mustKnow(t, later, alone, first, second)
 
 	// What the other one does it hears of at the next upkeep.
@@ -53,7 +53,7 @@ func TestContentsOfSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.reclaim.wg.Wait()
+	l.reclaim.Wait()
 	l.refresh(t, l.Store, 10)
 	l.mustKnow(t, l.Store, contentOf(made, 0, 0))
 }

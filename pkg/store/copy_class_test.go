@@ -256,7 +256,7 @@ func TestPruneAgainstCopy(t *testing.T) {
 	}
 	close(stop)
 	<-done
-	other.reclaim.wg.Wait()
+	other.reclaim.Wait()
 	l.mustHave(t, append(live("pvc-1"), "pvc-1/file")...)
 }
 

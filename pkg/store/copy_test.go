@@ -418,7 +418,7 @@ func TestSourceDeletedMeanwhile(t *testing.T) {
 			t.Errorf("%s: made %+v of a source that was deleted", name, v)
 		}
 	}
-	other.reclaim.wg.Wait()
+	other.reclaim.Wait()
 	l.mustHave(t)
 	l.mustHaveNoTemp(t)
 }
@@ -494,7 +494,7 @@ func TestTwoControllersCopy(t *testing.T) {
 		wg.Wait()
 	}
 	for _, s := range stores {
-		s.reclaim.wg.Wait()
+		s.reclaim.Wait()
 	}
 	want := append(live("pvc-1"), "pvc-1/file")
 	for round := range 15 {

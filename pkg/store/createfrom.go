@@ -34,7 +34,7 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 		Sources: []volume.Export{req.Source.export()}, Volume: req.Source.volume(), Owner: id.Name,
 	}
 	made, err := s.copies.volumes.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Created, error) {
-		defer s.reclaim.kick(t)
+		defer s.reclaim.Kick(t)
 		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Created, error) {
 			return s.createCopy(ctx, x, want, req, task)
 		})

@@ -45,7 +45,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	s.known.forget(id)
-	s.reclaim.kick(t)
+	s.reclaim.Kick(t)
 	return nil
 }
 

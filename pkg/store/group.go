@@ -70,7 +70,7 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 		Sources: exportsOf(req.Sources), Volume: first.volume(), Owner: dir,
 	}
 	made, err := s.copies.groups.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Group, error) {
-		defer s.reclaim.kick(t)
+		defer s.reclaim.Kick(t)
 		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Group, error) {
 			return s.createGroup(ctx, x, id, req, task)
 		})

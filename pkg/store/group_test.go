@@ -249,7 +249,7 @@ func TestTwoControllersMakeOneGroup(t *testing.T) {
 	if g := l.group(t, "g", ids...); len(g.Members) != 2 {
 		t.Errorf("found %+v", g)
 	}
-	other.reclaim.wg.Wait()
+	other.reclaim.Wait()
 	l.mustHave(t, slices.Concat(live("pvc-1"), live("pvc-2"), []string{"pvc-1/a", "pvc-2/b"}, grouped("g", []string{"a"}, []string{"b"}))...)
 	l.mustHaveNoTemp(t)
 }

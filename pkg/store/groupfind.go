@@ -116,7 +116,7 @@ func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mou
 		return fmt.Errorf("delete group snapshot %s: %w", id, err)
 	}
 	s.contents.forget(id.Export, func(c SnapshotContent) bool { return c.ID.Group == id.Name })
-	s.reclaim.kick(t)
+	s.reclaim.Kick(t)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -106,7 +107,17 @@ func (s *Store) inspect(root *os.Root, id volume.ID) ([]Condition, error) {
 // common is what is wrong with every volume of an export.
 func (s *Store) common(root *os.Root, export volume.Export) ([]Condition, error) {
 	found, err := full(root)
-	return append(found, s.reclaim.remains(export)...), err
+	return append(found, remains(s.late(export))...), err
+}
+
+// remains is about deleted volumes that stay on the export until somebody intervenes.
+func remains(late reclaim.Late) []Condition {
+	if late.Refused == 0 {
+		return nil
+	}
+	return []Condition{{Degraded, "DeletedVolumesRemain", fmt.Sprintf("%d deleted volumes still take up space on the export. "+
+		"The server refuses to remove %s. Remove it on the server, or change its owner to the user that the server maps the driver to",
+		late.Refused, late.Left)}}
 }
 
 func lost(root *os.Root, id volume.ID) []Condition {

@@ -16,13 +16,14 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // keepAliveEvery is how often a copy says that it has not been abandoned.
-const keepAliveEvery = abandonedAfter / 12
+const keepAliveEvery = reclaim.AbandonedAfter / 12
 
 // endWorkers is how many files of a copy that has failed are removed at a time.
 const endWorkers = 4

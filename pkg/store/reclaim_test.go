@@ -3,14 +3,17 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -37,7 +40,7 @@ func TestReclaimOfAnExportThatCameBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * reclaimRetryMax)
+		time.Sleep(time.Hour)
 		req := l.request("pvc-1")
 		req.MountOptions = []string{"port=2050"}
 		v, err := s.Create(t.Context(), req)
@@ -47,7 +50,7 @@ func TestReclaimOfAnExportThatCameBack(t *testing.T) {
 		if err := s.Delete(t.Context(), v.ID, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * reclaimRetryMin)
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/trash"))
 		if err != nil || len(left) != 0 {
@@ -57,4 +60,44 @@ func TestReclaimOfAnExportThatCameBack(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestReclaimIsPacedAndCounted(t *testing.T) {
+	l := newLab(t)
+	l.reclaimWith(t, reclaim.Config{Rate: 100})
+	id := l.create(t, "pvc-1")
+	for i := range 9 {
+		l.put(t, filepath.Join("pvc-1", fmt.Sprint(i)))
+	}
+	began := time.Now()
+	if err := l.Delete(t.Context(), id, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.reclaim.Wait()
+	if took := time.Since(began); took < 90*time.Millisecond {
+		t.Errorf("removed 10 entries in %s at 100 a second", took)
+	}
+	b := l.Backlog()
+	if len(b) != 1 || b[0] != (reclaim.Backlog{Export: l.export, Removed: 10}) {
+		t.Errorf("backlog %+v", b)
+	}
+}
+
+// What the server refuses to remove is in the health of every volume of the export.
+func TestHealthTellsWhatRemains(t *testing.T) {
+	l := newLab(t)
+	id := l.create(t, "pvc-1")
+	l.reclaim.Wait()
+	for _, late := range []reclaim.Late{{Refused: 1, Left: "trash/x: permission denied"}, {Written: 1, Long: 1}} {
+		l.late = func(volume.Export) reclaim.Late { return late }
+		found, err := l.Health(t.Context(), id, nil)
+		page, listErr := l.ListHealth(t.Context(), 0, "")
+		want := int(late.Refused)
+		if err := errors.Join(err, listErr); err != nil || len(found) != want || len(page.Volumes) != want {
+			t.Errorf("late are %+v: the health is %v, in the list %v, %v", late, found, page.Volumes, err)
+		}
+		if want > 0 && (found[0].Reason != "DeletedVolumesRemain" || !strings.Contains(found[0].Message, late.Left)) {
+			t.Errorf("it says %+v", found[0])
+		}
+	}
 }

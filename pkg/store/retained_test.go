@@ -152,7 +152,7 @@ func TestUpkeepComesOnceAnHour(t *testing.T) {
 	}
 	l.delete(t, l.create(t, "pvc-2"))
 	l.mustHave(t, retained(t, "pvc-1"))
-	l.start(t).reclaim.resume(session.Target{Key: session.Key{Export: l.export}})
+	l.start(t).reclaim.Resume(session.Target{Key: session.Key{Export: l.export}})
 	l.mustHave(t)
 
 	var s upkeeps

@@ -77,7 +77,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 		Sources: []volume.Export{req.Source.Export}, Volume: src.volume(), Owner: id.Source,
 	}
 	made, err := s.copies.snapshots.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Snapshot, error) {
-		defer s.reclaim.kick(t)
+		defer s.reclaim.Kick(t)
 		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Snapshot, error) {
 			return s.createSnapshot(ctx, x, id, req, task)
 		})
@@ -202,7 +202,7 @@ func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountO
 		return fmt.Errorf("delete snapshot %s: %w", id, err)
 	}
 	s.contents.forget(id.Export, func(c SnapshotContent) bool { return c.ID == id })
-	s.reclaim.kick(t)
+	s.reclaim.Kick(t)
 	return nil
 }
 

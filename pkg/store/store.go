@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -52,11 +53,13 @@ type Config struct {
 type Store struct {
 	cfg      Config
 	exports  *session.Exports
-	reclaim  *reclaimer
+	reclaim  *reclaim.Reclaimer
 	copies   copies
 	known    known
 	upkeeps  upkeeps
 	contents contents
+	// late returns the late trees in the trash of an export.
+	late func(volume.Export) reclaim.Late
 	// listings are for List, checks for ListHealth; each has a lock of every export.
 	listings, checks listings
 	// step is called between steps that change the export, by name. It ends a job
@@ -83,8 +86,14 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		Step: func(ctx context.Context, name string) error { return s.step(ctx, name) },
 	})
 	s.copies = newCopies(ctx, s.exports)
-	s.reclaim = newReclaimer(ctx, s.exports, cfg.ReclaimWorkers, cfg.ReclaimRate)
-	s.reclaim.upkeep = s.upkeep
+	s.late = func(export volume.Export) reclaim.Late { return s.reclaim.Late(export) }
+	var err error
+	s.reclaim, err = reclaim.New(ctx, reclaim.Config{
+		Exports: s.exports, Workers: cfg.ReclaimWorkers, Rate: cfg.ReclaimRate, Upkeep: s.upkeep,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
 	for _, export := range cfg.Exports {
 		s.opened(session.Target{Key: session.Key{Export: export}, MountOptions: cfg.MountOptions})
 	}
@@ -101,7 +110,7 @@ func (s *Store) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		s.copies.Close()
-		s.reclaim.close()
+		s.reclaim.Close()
 		s.exports.Wait()
 		close(done)
 	}()
@@ -159,5 +168,8 @@ func (s *Store) opened(t session.Target) {
 	} else {
 		s.known.add(t.Key.Export, t.MountOptions)
 	}
-	s.reclaim.resume(t)
+	s.reclaim.Resume(t)
 }
+
+// Backlog of deleted volumes on every export that was scanned for them.
+func (s *Store) Backlog() []reclaim.Backlog { return s.reclaim.Backlog() }

@@ -19,6 +19,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -62,7 +63,7 @@ func (l *lab) start(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reclaim.after = time.Nanosecond
+	s.reclaimWith(t, reclaim.Config{})
 	l.all = append(l.all, s)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
@@ -71,6 +72,17 @@ func (l *lab) start(t *testing.T) *Store {
 		}
 	})
 	return s
+}
+
+// reclaimWith reclaims from now on with another configuration.
+func (s *Store) reclaimWith(t *testing.T, cfg reclaim.Config) {
+	t.Helper()
+	s.reclaim.Close()
+	cfg.Exports, cfg.Workers, cfg.Upkeep, cfg.Debounce = s.exports, 4, s.upkeep, time.Nanosecond
+	var err error
+	if s.reclaim, err = reclaim.New(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (l *lab) request(name string) CreateRequest {
@@ -107,7 +119,7 @@ func (l *lab) put(t *testing.T, path string) {
 func (l *lab) tree(t *testing.T) []string {
 	t.Helper()
 	for _, s := range l.all {
-		s.reclaim.wg.Wait()
+		s.reclaim.Wait()
 	}
 	var names []string
 	err := filepath.WalkDir(l.dir, func(p string, d fs.DirEntry, err error) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -176,7 +177,7 @@ func TestControllersReclaimTogether(t *testing.T) {
 			for _, s := range stores {
 				eventually(t, 10*time.Second, "it knows", func() error {
 					for _, b := range s.Backlog() {
-						if b.Trees != 0 || b.Late != (store.Late{}) {
+						if b.Trees != 0 || b.Late != (reclaim.Late{}) {
 							return fmt.Errorf("backlog %+v", b)
 						}
 					}

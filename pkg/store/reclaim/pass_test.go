@@ -1,47 +1,23 @@
-package store
+package reclaim
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
-
-// fill makes files in a volume.
-func (l *lab) fill(t *testing.T, name string, files int) volume.ID {
-	t.Helper()
-	id := l.create(t, name)
-	for i := range files {
-		l.put(t, filepath.Join(name, fmt.Sprint(i)))
-	}
-	return id
-}
-
-// inTrash tells how many deleted volumes of that name there are.
-func (l *lab) inTrash(t *testing.T, name string) int {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/trash", name+".*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(found)
-}
 
 // A small volume does not wait for a large one.
 func TestReclaimTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t)
-		l.reclaim.rate = 100
+		l := newLab(t, Config{Rate: 100})
 		large, small := l.fill(t, "large", 1000), l.fill(t, "small", 5)
-		l.delete(t, large)
+		l.discard(t, large)
 		time.Sleep(2 * time.Second)
-		l.delete(t, small)
+		l.discard(t, small)
 		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
 		if l.inTrash(t, "small") != 0 || l.inTrash(t, "large") != 1 {
@@ -49,7 +25,7 @@ func TestReclaimTakesTurns(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if b := l.Backlog()[0]; b != (Backlog{Export: l.export, Removed: 1007}) {
+		if b := l.Backlog()[0]; b != (Backlog{Export: l.target.Key.Export, Removed: 1007}) {
 			t.Errorf("backlog %+v", b)
 		}
 	})
@@ -58,15 +34,14 @@ func TestReclaimTakesTurns(t *testing.T) {
 // Two that are large come to their end together.
 func TestReclaimIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t)
-		l.reclaim.rate = 100
-		ids := []volume.ID{l.fill(t, "a", 800), l.fill(t, "b", 800)}
-		for _, id := range ids {
-			l.delete(t, id)
+		l := newLab(t, Config{Rate: 100})
+		names := []string{l.fill(t, "a", 800), l.fill(t, "b", 800)}
+		for _, name := range names {
+			l.discard(t, name)
 		}
 		time.Sleep(2*fullSlice + 2*time.Second)
 		synctest.Wait()
-		for _, name := range []string{"a", "b"} {
+		for _, name := range names {
 			files, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/trash", name+".*", "*"))
 			if err != nil || len(files) > 400 || len(files) < 50 {
 				t.Errorf("%d of %s are left, %v", len(files), name, err)
@@ -79,11 +54,10 @@ func TestReclaimIsShared(t *testing.T) {
 // A large volume is put last after a while, and goes all the same.
 func TestReclaimOfALargeVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t)
-		l.reclaim.rate = 10
-		l.delete(t, l.fill(t, "large", 800))
+		l := newLab(t, Config{Rate: 10})
+		l.discard(t, l.fill(t, "large", 800))
 		time.Sleep((manySlices + 1) * fullSlice)
-		l.delete(t, l.fill(t, "other", 100))
+		l.discard(t, l.fill(t, "other", 100))
 		time.Sleep(fullSlice)
 		synctest.Wait()
 		if b := l.Backlog()[0]; b.Late != (Late{Long: 1}) || b.Trees != 2 {
@@ -91,7 +65,7 @@ func TestReclaimOfALargeVolume(t *testing.T) {
 		}
 		time.Sleep(2 * manySlices * fullSlice)
 		synctest.Wait()
-		if b := l.Backlog()[0]; b != (Backlog{Export: l.export, Removed: 902}) {
+		if b := l.Backlog()[0]; b != (Backlog{Export: l.target.Key.Export, Removed: 902}) {
 			t.Errorf("backlog %+v", b)
 		}
 	})
@@ -136,9 +110,8 @@ func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t)
-				l.reclaim.rate = 20
-				l.delete(t, l.fill(t, "busy", 30))
+				l := newLab(t, Config{Rate: 20})
+				l.discard(t, l.fill(t, "busy", 30))
 				stop := l.writer(t, "busy", tt.every, tt.always)
 				time.Sleep((manySlices + 4) * fullSlice)
 				synctest.Wait()
@@ -146,7 +119,7 @@ func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
 					t.Errorf("backlog %+v, want one that is late", b)
 				}
 				for i := range 3 {
-					l.delete(t, l.fill(t, fmt.Sprint("pvc-", i), 5))
+					l.discard(t, l.fill(t, fmt.Sprint("pvc-", i), 5))
 				}
 				time.Sleep(fullSlice)
 				synctest.Wait()
@@ -161,24 +134,5 @@ func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// What the server refuses to remove is in the health of every volume of the export.
-func TestHealthTellsWhatRemains(t *testing.T) {
-	l := newLab(t)
-	id := l.create(t, "pvc-1")
-	l.reclaim.wg.Wait()
-	for _, late := range []Late{{Refused: 1, Left: "trash/x: permission denied"}, {Written: 1, Long: 1}} {
-		l.reclaim.count(l.export, func(b *Backlog) { b.Late = late })
-		found, err := l.Health(t.Context(), id, nil)
-		page, listErr := l.ListHealth(t.Context(), 0, "")
-		want := int(late.Refused)
-		if err := errors.Join(err, listErr); err != nil || len(found) != want || len(page.Volumes) != want {
-			t.Errorf("late are %+v: the health is %v, in the list %v, %v", late, found, page.Volumes, err)
-		}
-		if want > 0 && (found[0].Reason != "DeletedVolumesRemain" || !strings.Contains(found[0].Message, late.Left)) {
-			t.Errorf("it says %+v", found[0])
-		}
 	}
 }

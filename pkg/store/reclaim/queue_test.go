@@ -1,4 +1,4 @@
-package store
+package reclaim
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 )
 
 // take is what gets the next slice.
-func (q *queue) take(now time.Time) *discarded {
-	if d := q.newcomer(); d != nil {
+func (q *queue) take(now time.Time) *trashEntry {
+	if d := q.nextFresh(); d != nil {
 		return d
 	}
 	return q.next(now)
@@ -26,7 +26,7 @@ func (q *queue) order(n int, now time.Time) string {
 			continue
 		}
 		names = append(names, d.name)
-		q.again(d, now, true, onTime, nil)
+		q.requeue(d, now, true, onTime, nil)
 	}
 	return strings.Join(names, " ")
 }
@@ -54,7 +54,7 @@ func TestQueueTakesTurns(t *testing.T) {
 
 func TestQueuePutsLast(t *testing.T) {
 	why := errors.New("why")
-	for _, late := range []lateness{written, refused} {
+	for _, late := range []reason{written, refused} {
 		q, now := queue{}, time.Now()
 		q.add("a")
 		q.add("b")
@@ -65,7 +65,7 @@ func TestQueuePutsLast(t *testing.T) {
 			if d.name != "late" {
 				t.Fatalf("it is the turn of %s", d.name)
 			}
-			if news := q.again(d, now, true, late, why); news != (wait == lateMin) {
+			if news := q.requeue(d, now, true, late, why); news != (wait == lateMin) {
 				t.Errorf("after %s: that it is late is news: %v", wait, news)
 			}
 			due, ok := q.due()
@@ -75,16 +75,16 @@ func TestQueuePutsLast(t *testing.T) {
 			if got := q.order(2, due.Add(-1)); got != "a b" {
 				t.Errorf("before it is due the order is %s", got)
 			}
-			for _, other := range q.line {
+			for _, other := range q.ready {
 				other.slices = 1 // or it would be a long one
 			}
 			now = due
 		}
-		if l := q.lateOnes(); l.Written+l.Refused != 1 || (l.Refused == 1) != (late == refused) || (l.Left == "why") != (late == refused) {
+		if l := q.countLate(); l.Written+l.Refused != 1 || (l.Refused == 1) != (late == refused) || (l.Left == "why") != (late == refused) {
 			t.Errorf("%s: %+v", late, l)
 		}
 		q.done(q.take(now))
-		if l := q.lateOnes(); l != (Late{}) {
+		if l := q.countLate(); l != (Late{}) {
 			t.Errorf("when it is gone: %+v", l)
 		}
 	}
@@ -96,7 +96,7 @@ func TestQueueOfLongOnes(t *testing.T) {
 	q.add("x")
 	q.add("y")
 	q.order(3*manySlices, now)
-	if l := q.lateOnes(); l != (Late{Long: 2}) {
+	if l := q.countLate(); l != (Late{Long: 2}) {
 		t.Errorf("late are %+v", l)
 	}
 	q.add("a")
@@ -113,23 +113,23 @@ func TestQueueOfLongOnes(t *testing.T) {
 func TestQueueOfOne(t *testing.T) {
 	q, now := queue{}, time.Now()
 	q.add("x")
-	q.again(q.take(now), now, true, onTime, nil)
+	q.requeue(q.take(now), now, true, onTime, nil)
 	d := q.take(now)
 	for i := d.slices + 1; i <= 2*manySlices; i++ {
-		if ok, news := q.goOn(now); !ok || news != (i == manySlices) {
+		if ok, news := q.extend(now); !ok || news != (i == manySlices) {
 			t.Errorf("slice %d: goes on %v, is news %v", i, ok, news)
 		}
 	}
-	if l := q.lateOnes(); l != (Late{Long: 1}) {
+	if l := q.countLate(); l != (Late{Long: 1}) {
 		t.Errorf("late are %+v", l)
 	}
 	q.add("y")
-	q.again(q.newcomer(), now, true, onTime, nil)
-	if ok, _ := q.goOn(now); ok {
+	q.requeue(q.nextFresh(), now, true, onTime, nil)
+	if ok, _ := q.extend(now); ok {
 		t.Error("it goes on while another waits")
 	}
-	q.again(d, now, true, onTime, nil)
-	if l := q.lateOnes(); l != (Late{Long: 1}) {
+	q.requeue(d, now, true, onTime, nil)
+	if l := q.countLate(); l != (Late{Long: 1}) {
 		t.Errorf("late are %+v", l)
 	}
 }
@@ -143,7 +143,7 @@ func TestQueueOfFutileOnes(t *testing.T) {
 		if length > fullSlice || limit < length || limit > longestSlice {
 			t.Errorf("slice %d is %s long, %s at most", i, length, limit)
 		}
-		if q.again(d, now, false, onTime, nil) {
+		if q.requeue(d, now, false, onTime, nil) {
 			if i != futileSlices {
 				t.Errorf("after %d slices it is a long one", i)
 			}
@@ -161,10 +161,10 @@ func TestQueueIsBounded(t *testing.T) {
 		t.Errorf("%d are known, want %d", len(q.known), maxQueue)
 	}
 	for range maxQueue {
-		q.again(q.take(now), now, true, refused, errors.New("why"))
+		q.requeue(q.take(now), now, true, refused, errors.New("why"))
 	}
 	q.add("new") // does not wait until one of them ends
-	if d := q.newcomer(); d == nil || d.name != "new" || len(q.known) != maxQueue {
+	if d := q.nextFresh(); d == nil || d.name != "new" || len(q.known) != maxQueue {
 		t.Errorf("it is the turn of %+v, and %d are known", d, len(q.known))
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package reclaim
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// pace spreads what is done evenly over time. The zero value does not.
+// pace spreads changes evenly over time. The zero value does not.
 type pace struct{ limiter *rate.Limiter }
 
 func newPace(perSecond int) *pace {
@@ -16,8 +16,8 @@ func newPace(perSecond int) *pace {
 	return &pace{rate.NewLimiter(rate.Limit(perSecond), 1)}
 }
 
-// wait until it is the caller's turn, or until ctx ends. Without a limit it neither
-// locks nor asks the clock, since it is called before every change.
+// wait waits until the next change is due, or until ctx ends. Without a limit it
+// neither locks nor reads the clock, since it is called before every change.
 func (p *pace) wait(ctx context.Context) error {
 	if p.limiter == nil {
 		return ctx.Err()

@@ -1,10 +1,8 @@
-package store
+package reclaim
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,25 +37,4 @@ func TestPace(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestReclaimIsPacedAndCounted(t *testing.T) {
-	l := newLab(t)
-	l.reclaim.rate = 100
-	id := l.create(t, "pvc-1")
-	for i := range 9 {
-		l.put(t, filepath.Join("pvc-1", fmt.Sprint(i)))
-	}
-	began := time.Now()
-	if err := l.Delete(t.Context(), id, nil); err != nil {
-		t.Fatal(err)
-	}
-	l.reclaim.wg.Wait()
-	if took := time.Since(began); took < 90*time.Millisecond {
-		t.Errorf("removed 10 entries in %s at 100 a second", took)
-	}
-	b := l.Backlog()
-	if len(b) != 1 || b[0] != (Backlog{Export: l.export, Removed: 10}) {
-		t.Errorf("backlog %+v", b)
-	}
 }

@@ -1,4 +1,4 @@
-package store
+package reclaim
 
 import (
 	"context"
@@ -6,9 +6,26 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 )
 
-func TestLull(t *testing.T) {
+func TestNewChecksTheConfiguration(t *testing.T) {
+	upkeep := func(context.Context, *session.Session, func() bool) {}
+	exports := session.New(session.Config{})
+	for what, cfg := range map[string]Config{
+		"no exports":      {Workers: 1, Upkeep: upkeep},
+		"no upkeep":       {Exports: exports, Workers: 1},
+		"no worker":       {Exports: exports, Upkeep: upkeep},
+		"a negative rate": {Exports: exports, Workers: 1, Rate: -1, Upkeep: upkeep},
+	} {
+		if _, err := New(t.Context(), cfg); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+func TestDebounce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		deletions int // half a second apart
 		want      time.Duration
@@ -35,7 +52,7 @@ func TestLull(t *testing.T) {
 					}
 				})
 				began := time.Now()
-				(&reclaimer{after: time.Second, ctx: ctx}).lull(wake)
+				(&Reclaimer{cfg: Config{Debounce: time.Second}, ctx: ctx}).debounce(wake)
 				if took := time.Since(began); took != tt.want {
 					t.Errorf("waited %s, want %s", took, tt.want)
 				}

@@ -1,0 +1,38 @@
+package reclaim
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
+	l := newLab(t, Config{AbandonedAfter: -time.Minute}) // what was changed just now is old
+	l.put(t, ".nfs-csi/tmp/record-1700000000000000000-X")
+	l.put(t, ".nfs-csi/tmp/deleted0123456789abcdef-1700000000000000000-X.gone/file")
+	l.put(t, ".nfs-csi/tmp/kept0123456789abcdef-1700000000000000000-X.archived/file")
+	// Somebody else's symlinks, to what a copy would have in it.
+	l.put(t, "victim/data/precious")
+	for i, target := range []string{filepath.Join(l.dir, "victim"), "../../victim"} {
+		for _, kind := range []string{"copy.volume.0123456789abcdef", "copy.snapshot.0123456789abcdef", "deleted0123456789abcdef"} {
+			if err := os.Symlink(target, filepath.Join(l.dir, fmt.Sprintf(".nfs-csi/tmp/%s-1700000000000000000-%d", kind, i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l.Kick(l.target)
+	l.Wait()
+	left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/tmp"))
+	if err != nil || len(left) != 1 || !strings.HasPrefix(left[0].Name(), "kept") {
+		t.Errorf("left in tmp: %v, %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(l.dir, "victim/data/precious")); err != nil {
+		t.Error(err)
+	}
+	if n := l.inTrash(t, "*"); n != 0 {
+		t.Errorf("%d trees are left in the trash", n)
+	}
+}
