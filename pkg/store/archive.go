@@ -13,11 +13,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 const (
-	archivePrefix = "archived-"
 	// maxArchives of one name and one volume's name, which has to have been made
 	// and archived as often.
 	maxArchives = 1 << 16
@@ -109,10 +109,10 @@ func (d *deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string
 func archiveNames(id volume.ID) iter.Seq[string] {
 	dir, base := path.Dir(id.SubDir), path.Base(id.SubDir)
 	return func(yield func(string) bool) {
-		if !yield(path.Join(dir, archivePrefix+cut(base, 240))) {
+		if !yield(path.Join(dir, volumes.ArchivePrefix+cut(base, 240))) {
 			return
 		}
-		name := archivePrefix + cut(base, 110) + "." + cut(id.Name, 110)
+		name := volumes.ArchivePrefix + cut(base, 110) + "." + cut(id.Name, 110)
 		for n := range maxArchives {
 			numbered := name
 			if n > 0 {

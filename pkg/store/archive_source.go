@@ -15,6 +15,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -25,8 +26,6 @@ type tarball struct {
 	file       *os.File
 	compressed bool
 }
-
-func archiveEndings() []string { return []string{".tar.gz", ".tar"} }
 
 // openArchive opens the archive of a snapshot without following a symlink;
 // volume.ErrSnapshotNotFound if there is none. What is in a volume is none.
@@ -43,7 +42,7 @@ func openArchive(x *session.Session, id volume.SnapshotID) (*tarball, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	for _, ending := range archiveEndings() {
+	for _, ending := range volumes.TarballEndings() {
 		name := path.Base(where) + ending
 		before, err := dir.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENAMETOOLONG) || err == nil && !before.Mode().IsRegular() {

@@ -7,6 +7,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -34,7 +35,7 @@ type volumeIdentity catalog.Record
 
 // Differs implements copyjob.Identity.
 func (i volumeIdentity) Differs(other volumeIdentity) error {
-	return sameRequest(catalog.Record(i), catalog.Record(other), SizeRange{})
+	return volumes.SameRequest(catalog.Record(i), catalog.Record(other), SizeRange{})
 }
 
 // snapshotIdentity is the CSI name of a snapshot or group, and what it is made of.
@@ -49,4 +50,12 @@ func (i snapshotIdentity) Differs(other snapshotIdentity) error {
 		return fmt.Errorf("%w: it is made from %q, requested is %q", volume.ErrIncompatible, i.sources, other.sources)
 	}
 	return nil
+}
+
+// busy returns an error while a copy is made of a volume, or is to become it.
+func (c copies) busy(k session.Key) error {
+	if c.volumes.Running(k) {
+		return fmt.Errorf("%w: %s is being made", volume.ErrInProgress, k)
+	}
+	return c.Free(k)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -263,7 +264,7 @@ func TestPruneAgainstCopy(t *testing.T) {
 // Records of drivers that know nothing of copies are those of whole volumes.
 func TestPendingIsSaidOnly(t *testing.T) {
 	l := newLab(t)
-	if is, err := pending(nil, catalog.Record{SubDir: "gone"}); is || err != nil {
+	if is, err := volumes.Pending(nil, catalog.Record{SubDir: "gone"}); is || err != nil {
 		t.Errorf("pending %v, %v", is, err)
 	}
 	id := l.create(t, "pvc-1")

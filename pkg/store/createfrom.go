@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -39,7 +39,7 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 			return s.createCopy(ctx, x, want, req, task)
 		})
 	})
-	if err == nil && !req.Size.contains(made.Capacity) {
+	if err == nil && !req.Size.Contains(made.Capacity) {
 		err = fmt.Errorf("%w: it has %d bytes, asked for are %s", volume.ErrIncompatible, made.Capacity, req.Size)
 	}
 	if err != nil {
@@ -55,11 +55,14 @@ func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog
 		return Created{}, err
 	}
 	if found {
-		if err := whole(ctx, x, have); err != nil {
+		if err := volumes.Whole(ctx, x, have); err != nil {
 			return Created{}, err
 		}
 		// A killed call may have left the operation behind that it had just finished.
-		return createdOf(have, x.Cat.EndStagings(x.Key.SubDir, ""))
+		if err := x.Cat.EndStagings(x.Key.SubDir, ""); err != nil {
+			return Created{}, err
+		}
+		return volumes.Of(have)
 	}
 	if src := req.Source.key(); src.Export == x.Key.Export && strings.HasPrefix(x.Key.SubDir, src.SubDir+"/") {
 		return Created{}, fmt.Errorf("%w: %s lies in its source", volume.ErrOwned, x.Key.SubDir)
@@ -73,12 +76,13 @@ func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog
 		// Nor can anybody else go on with it: take back what a killed call left.
 		return Created{}, errors.Join(err, x.Cat.EndStagings(x.Key.SubDir, ""), unclaimCopy(ctx, x, want))
 	}
-	c := &creation{Store: s, Session: x, req: req, want: want}
-	if want, _, err = c.claim(ctx); err != nil {
+	c := volumes.NewClaim(x, req.volume(), want, s.copies.busy)
+	if err := c.Take(ctx); err != nil {
 		return Created{}, err
 	}
+	want = c.Record()
 	var op *operation
-	if err = onlyOne(ctx, x, want); err == nil {
+	if err = c.CheckOnlyOne(ctx); err == nil {
 		op, err = beginOperation(ctx, x, catalog.SnapshotData)
 	}
 	if err == nil {
@@ -90,19 +94,7 @@ func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog
 		}
 		return Created{}, errors.Join(err, unclaimCopy(ctx, x, want))
 	}
-	return createdOf(want, nil)
-}
-
-// createdOf is the volume that the record is of, unless err says otherwise.
-func createdOf(rec catalog.Record, err error) (Created, error) {
-	if err != nil {
-		return Created{}, err
-	}
-	id, err := volume.ParseID(rec.ID)
-	if err != nil {
-		return Created{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
-	}
-	return Created{ID: id, Capacity: rec.Capacity}, nil
+	return volumes.Of(want)
 }
 
 // findWhole finds the volume if it was made before. A directory that no volume
@@ -121,35 +113,13 @@ func findWhole(x *session.Session, want catalog.Record, size SizeRange) (have ca
 	case err != nil:
 		return catalog.Record{}, false, err
 	}
-	return have, there, sameRequest(have, want, size)
-}
-
-// whole notes that the volume's directory has got its place.
-func whole(ctx context.Context, x *session.Session, rec catalog.Record) error {
-	if !rec.Pending {
-		return nil
-	}
-	rec.Pending = false
-	return replace(ctx, x, rec)
-}
-
-// pending tells whether the volume is one that is still being copied: one that
-// does not exist yet.
-func pending(root *os.Root, rec catalog.Record) (bool, error) {
-	if !rec.Pending {
-		return false, nil
-	}
-	_, err := fsat.LstatBelow(root, rec.SubDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
-	return false, err
+	return have, there, volumes.SameRequest(have, want, size)
 }
 
 // choose the capacity of a volume with this content: that of its source where none is
 // asked for. No capacity is enforced, so content of any size fits.
 func (c *content) choose(size SizeRange) (int64, error) {
-	capacity, err := size.choose()
+	capacity, err := size.Choose()
 	switch {
 	case err != nil || capacity > 0:
 		return capacity, err
@@ -185,12 +155,13 @@ func (s *Store) makeCopy(ctx context.Context, op *operation, from *content, want
 		}
 		// Nor may it go without one, should another controller have failed and taken
 		// the record back just now.
-		c := &creation{Store: s, Session: op.Session, want: want}
-		if want, _, err = c.claim(ctx); err != nil {
+		c := volumes.NewClaim(op.Session, volumes.Request{}, want, s.copies.busy)
+		if err := c.Take(ctx); err != nil {
 			return err
 		}
+		want = c.Record()
 	}
-	if err := whole(ctx, op.Session, want); err != nil {
+	if err := volumes.Whole(ctx, op.Session, want); err != nil {
 		return err
 	}
 	if err := op.Step(ctx, "end copy"); err != nil {
@@ -211,14 +182,14 @@ func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, wa
 	}
 	defer data.Close()
 	if from.archive != nil { // it need not say what the directory was like
-		if err := data.Chmod(cmp.Or(s.cfg.Mode, volumeMode)); err != nil {
+		if err := data.Chmod(cmp.Or(s.cfg.volumes().Mode, volumes.DefaultMode)); err != nil {
 			return err
 		}
 	}
 	if err := op.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
 		return err
 	}
-	if err := own(data, want); err != nil || want.Mode == 0 {
+	if err := volumes.Own(data, want); err != nil || want.Mode == 0 {
 		return err
 	}
 	return data.Chmod(want.Mode)
@@ -242,11 +213,6 @@ func unclaimCopy(ctx context.Context, x *session.Session, want catalog.Record) e
 	if err != nil || have.Name != want.Name {
 		return err
 	}
-	id, err := volume.ParseID(have.ID)
-	if err != nil {
-		return fmt.Errorf("record of %s: %w", have.SubDir, err)
-	}
-	// Looks for the directory after that: an operation is there until its directory
-	// is.
-	return unclaim(x, have, id)
+	// Looks for the directory after that: an operation is there until its directory is.
+	return volumes.TakeBack(x, have)
 }

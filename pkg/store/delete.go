@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -100,7 +100,7 @@ func (d *deletion) withRecord(ctx context.Context) error {
 			return err
 		}
 	}
-	policy := d.policy(rec, d.id)
+	policy := d.cfg.volumes().Policy(rec, d.id)
 	if rec.Adopted {
 		if err := d.spareShares(policy); err != nil {
 			return err
@@ -131,7 +131,7 @@ func (d *deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 // removeRecord removes the record that is held, and before it what leads to it.
 func (d *deletion) removeRecord() error {
 	rec := d.held.Record()
-	if err := forgetName(d.Cat, rec, d.id); err != nil {
+	if err := volumes.ForgetName(d.Cat, rec, d.id); err != nil {
 		return err
 	}
 	if rec.ReusedFrom != "" {
@@ -194,8 +194,19 @@ func (d *deletion) mine() (bool, error) {
 	return true, before.Close()
 }
 
-// policy of the volume: its record is newer than its ID, which is older than
-// what the driver's default is now.
-func (s *Store) policy(rec catalog.Record, id volume.ID) volume.OnDelete {
-	return cmp.Or(rec.OnDelete, id.OnDelete, s.cfg.OnDelete, volume.OnDeleteDelete)
+// deleteShared ends a volume of a shared directory, which is no more than its record.
+func (d *deletion) deleteShared(ctx context.Context) error {
+	held, err := d.Cat.Hold(volumes.SharedPath(d.id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.held = held
+	err = d.Step(ctx, "remove record")
+	if err == nil {
+		err = d.removeRecord()
+	}
+	return errors.Join(err, held.Close())
 }

@@ -102,22 +102,6 @@ func TestDeleteRetains(t *testing.T) {
 }
 
 // The policy that counts is the record's, which can be changed after the ID.
-func TestPolicy(t *testing.T) {
-	tests := []struct{ record, id, flag, want volume.OnDelete }{
-		{"", "", "", volume.OnDeleteDelete},
-		{"", "", volume.OnDeleteArchive, volume.OnDeleteArchive},
-		{"", volume.OnDeleteRetain, volume.OnDeleteArchive, volume.OnDeleteRetain},
-		{volume.OnDeleteRetain, volume.OnDeleteDelete, "", volume.OnDeleteRetain},
-		{volume.OnDeleteDelete, "", volume.OnDeleteRetain, volume.OnDeleteDelete},
-	}
-	for _, tt := range tests {
-		s := &Store{cfg: Config{OnDelete: tt.flag}}
-		if got := s.policy(catalog.Record{OnDelete: tt.record}, volume.ID{OnDelete: tt.id}); got != tt.want {
-			t.Errorf("record %q, ID %q, flag %q: %q, want %q", tt.record, tt.id, tt.flag, got, tt.want)
-		}
-	}
-}
-
 // The record that says so is gone when the call is repeated, as after its answer was
 // lost, and the ID says to delete.
 func TestDeleteRetainsWhatTheRecordSaid(t *testing.T) {
@@ -187,7 +171,7 @@ func TestDeleteLeavesOthersAlone(t *testing.T) {
 
 func TestDeleteAroundALiveVolume(t *testing.T) {
 	l := newLab(t)
-	rec, err := l.newRecord(l.request("x"), time.Now())
+	rec, err := l.cfg.volumes().Record(l.request("x").volume(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

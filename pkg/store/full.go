@@ -71,7 +71,7 @@ func (d *deletion) hold(ctx context.Context) (mine bool, err error) {
 	if d.held == nil {
 		return d.holdsNone(ctx)
 	}
-	policy := d.policy(rec, d.id)
+	policy := d.cfg.volumes().Policy(rec, d.id)
 	mine = rec.Same(d.first) && policy == volume.OnDeleteDelete
 	if mine && rec.Adopted {
 		err = d.spareShares(policy)

@@ -14,6 +14,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -54,7 +55,7 @@ func (s *Store) Health(ctx context.Context, id volume.ID, mountOptions []string)
 	// Under the export's lock, not the volume's: a server that hangs blocks one
 	// probe of each export, not one for each call.
 	found, err := session.View(probe, s.exports, s.anyShare(id.Export, "", mountOptions), func(_ context.Context, x *session.Session) ([]Condition, error) {
-		_, err := find(x, id)
+		_, err := volumes.Find(x, id)
 		if broken := (*catalog.BrokenError)(nil); errors.As(err, &broken) {
 			return []Condition{{Degraded, "RecordUnreadable", broken.Error()}}, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -62,7 +63,7 @@ func (k *known) forget(id volume.ID) {
 	defer k.mu.Unlock()
 	if e := k.exports[id.Export]; e != nil {
 		delete(e.ids, id.SubDir)
-		delete(e.ids, sharedPlace(id))
+		delete(e.ids, volumes.SharedPath(id))
 	}
 }
 

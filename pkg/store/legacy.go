@@ -82,7 +82,7 @@ func (d *deletion) finish(ctx context.Context, policy volume.OnDelete) error {
 
 // lastPolicy is that of a volume which has no record, or has none any more.
 func (d *deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
-	policy := d.policy(catalog.Record{}, d.id)
+	policy := d.cfg.volumes().Policy(catalog.Record{}, d.id)
 	if d.Cat == nil || policy == volume.OnDeleteRetain {
 		return policy, nil
 	}

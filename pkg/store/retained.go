@@ -27,19 +27,10 @@ func (d *deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
 	if err == nil {
 		err = d.Cat.NoteRetained(rec)
 	}
-	if fsat.IsFull(err) && d.policy(catalog.Record{}, d.id) == volume.OnDeleteRetain {
+	if fsat.IsFull(err) && d.cfg.volumes().Policy(catalog.Record{}, d.id) == volume.OnDeleteRetain {
 		return nil
 	}
 	return err
-}
-
-// notRetained removes the note of a directory that has been adopted. From its record
-// on that says whose it is, and a new note comes when it is retained again.
-func (c *creation) notRetained(rec catalog.Record) error {
-	if !rec.Adopted {
-		return nil
-	}
-	return c.Cat.ForgetRetained(rec)
 }
 
 // sweepRetained removes notes of directories that are gone, and old ones, as far as one

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -285,13 +286,13 @@ func TestReuseBehindAStranger(t *testing.T) {
 		t.Fatal("the takeover was not killed")
 	}
 	_ = l.onCatalog(t, func(x *session.Session) error {
-		want, err := late.newRecord(second, time.Now())
+		want, err := late.cfg.volumes().Record(second.volume(), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		want.Adopted = true
-		c := &creation{Store: late, Session: x, req: second, want: want}
-		if err := c.newClaim(t.Context()); !errors.Is(err, volume.ErrInProgress) {
+		want.Adopted = true // it found a stranger's record, and then none
+		c := volumes.NewClaim(x, second.volume(), want, late.copies.busy)
+		if err := c.Take(t.Context()); !errors.Is(err, volume.ErrInProgress) {
 			t.Errorf("made without the note: %v, want ErrInProgress", err)
 		}
 		return nil

@@ -116,7 +116,7 @@ func TestTwoControllersShare(t *testing.T) {
 // in a volume that is called like a shared directory's record.
 func TestSharedVolumeGivesWay(t *testing.T) {
 	l := newLab(t)
-	l.createAs(t, l.classed(sharedName, "x", ""))
+	l.createAs(t, l.classed("shared directory", "x", ""))
 	other := l.start(t)
 	l.held("write record", func(context.Context) {
 		l.held("write record", func(ctx context.Context) {
@@ -128,5 +128,5 @@ func TestSharedVolumeGivesWay(t *testing.T) {
 	if _, err := l.Create(t.Context(), l.sharing("pvc-1", "data")); !errors.Is(err, volume.ErrIncompatible) {
 		t.Errorf("got %v, want ErrIncompatible", err)
 	}
-	l.mustHave(t, slices.Concat(shared("data"), live("pvc-1"), live("x"), []string{".nfs-csi/names/" + sharedName})...)
+	l.mustHave(t, slices.Concat(shared("data"), live("pvc-1"), live("x"), []string{".nfs-csi/names/" + "shared directory"})...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -118,7 +119,7 @@ func openContent(x *session.Session, src *Source) (*content, error) {
 }
 
 func openVolume(x *session.Session, id volume.ID) (*content, error) {
-	rec, err := find(x, id) // the directory is of that volume, not of a later one
+	rec, err := volumes.Find(x, id) // the directory is of that volume, not of a later one
 	if err == nil && rec.Name == "" {
 		// Made by a predecessor; it must not give away volumes within it.
 		err = x.Records().CheckNotNested(id.SubDir)

@@ -18,6 +18,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -47,6 +48,10 @@ type Config struct {
 	// Step is optional. It is called before each step that changes the export, by
 	// name, and in the end, for tests that let the process die there.
 	Step func(name string)
+}
+
+func (c Config) volumes() volumes.Config {
+	return volumes.Config{OnDelete: c.OnDelete, Mode: c.Mode, ClusterID: c.ClusterID}
 }
 
 // Store of volumes.

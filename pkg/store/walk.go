@@ -15,6 +15,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -176,7 +177,7 @@ func (w *walker) read(ctx context.Context, subDir string) (rec catalog.Record, l
 	}
 	if err == nil {
 		var coming bool
-		if coming, err = pending(w.root, rec); coming {
+		if coming, err = volumes.Pending(w.root, rec); coming {
 			return catalog.Record{}, false, nil
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package volumes
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 
 // checkReuse returns why the request cannot be told to be of the same claim as an
 // earlier one.
-func (s *Store) checkReuse(want catalog.Record) error {
+func (c Config) checkReuse(want catalog.Record) error {
 	switch {
-	case s.cfg.ClusterID == "":
+	case c.ClusterID == "":
 		return fmt.Errorf("%w: %s: claim, unless nfsplugin is told with --cluster-id which cluster this is: "+
 			"others may have the same claim on the same export", volume.ErrUnsupported, volume.KeyReuse)
 	case want.Claim() == "":
@@ -35,7 +35,7 @@ func (s *Store) checkReuse(want catalog.Record) error {
 
 // takeOver makes the directory of the claim's volume before one that this volume
 // can adopt, if that is what the request asks for and there is such a volume.
-func (c *creation) takeOver(ctx context.Context) error {
+func (c *Claim) takeOver(ctx context.Context) error {
 	if !c.req.Params.Reuse {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (c *creation) takeOver(ctx context.Context) error {
 
 // takeOverAgain goes on where a call was killed, also one for a volume that the claim
 // had in between.
-func (c *creation) takeOverAgain(ctx context.Context) error {
+func (c *Claim) takeOverAgain(ctx context.Context) error {
 	next, err := c.Cat.Reuse(c.want.SubDir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !next.SameClaim(c.want) {
 		return nil
@@ -67,7 +67,7 @@ func (c *creation) takeOverAgain(ctx context.Context) error {
 }
 
 // release has the claim's volume before give up its directory.
-func (c *creation) release(ctx context.Context, held *catalog.Held) error {
+func (c *Claim) release(ctx context.Context, held *catalog.Held) error {
 	before := held.Record()
 	if before.Name == c.want.Name || before.ArchiveOf != "" || !before.SameClaim(c.want) {
 		return nil // claim tells what is wrong with it, if anything
@@ -77,7 +77,7 @@ func (c *creation) release(ctx context.Context, held *catalog.Held) error {
 		err = fmt.Errorf("%w: the directory of volume %s, which the claim had before, is not there; it may be being deleted", volume.ErrInProgress, before.Name)
 	}
 	if err == nil {
-		err = c.idle(before)
+		err = c.busy(session.Key{Export: c.req.Params.Export, SubDir: before.SubDir})
 	}
 	if err != nil {
 		return err
@@ -93,29 +93,20 @@ func (c *creation) release(ctx context.Context, held *catalog.Held) error {
 	if err := c.Step(ctx, "release record"); err != nil {
 		return err
 	}
-	return errors.Join(forgetName(c.Cat, before, id), held.Remove())
+	return errors.Join(ForgetName(c.Cat, before, id), held.Remove())
 }
 
-func (c *creation) noteReuse(ctx context.Context) error {
+func (c *Claim) noteReuse(ctx context.Context) error {
 	if err := c.Step(ctx, "note reuse"); err != nil {
 		return err
 	}
 	return c.Cat.NoteReuse(c.want)
 }
 
-// idle returns an error while a copy is made of the volume, or it is made itself.
-func (c *creation) idle(before catalog.Record) error {
-	k := session.Key{Export: c.req.Params.Export, SubDir: before.SubDir}
-	if c.copies.volumes.Running(k) {
-		return fmt.Errorf("%w: volume %s, which the claim had before, is being made", volume.ErrInProgress, before.Name)
-	}
-	return c.copies.Free(k)
-}
-
 // spareReuse returns an error where the directory is on its way to another volume. It
 // comes after the record: whoever finds the place of one free between two volumes of a
 // claim sees the note, which is older.
-func (c *creation) spareReuse() error {
+func (c *Claim) spareReuse() error {
 	next, err := c.Cat.Reuse(c.want.SubDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && next.Name == c.want.Name && c.want.ReusedFrom != "":
@@ -134,13 +125,13 @@ func (c *creation) spareReuse() error {
 
 // notPromised is spareReuse for the record of an earlier call, which may have been
 // killed before it came to that. The record stays: it may be older than the note.
-func (c *creation) notPromised(rec catalog.Record) error {
-	next, err := c.Cat.Reuse(rec.SubDir)
+func (c *Claim) notPromised() error {
+	next, err := c.Cat.Reuse(c.rec.SubDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err == nil && next.Name != rec.Name && !next.SameClaim(rec):
-		return promised(next, rec)
+	case err == nil && next.Name != c.rec.Name && !next.SameClaim(c.rec):
+		return promised(next, c.rec)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package store
+package volumes
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -31,8 +30,11 @@ const (
 	maxNames = 1 << 16
 )
 
+// ArchivePrefix begins the names of archives, as csi-driver-nfs has it.
+const ArchivePrefix = "archived-"
+
 // mayAdopt returns volume.ErrNotAdopted for a directory that the volume does not get.
-func (c *creation) mayAdopt(ctx context.Context) error {
+func (c *Claim) mayAdopt(ctx context.Context) error {
 	subDir := c.want.SubDir
 	if c.want.ReusedFrom != "" {
 		return nil // it was the same claim's
@@ -44,7 +46,7 @@ func (c *creation) mayAdopt(ctx context.Context) error {
 	for name := range strings.SplitSeq(subDir, "/") {
 		if isArchive(name) {
 			return fmt.Errorf("%w: %s: a directory named %s* is the archive of a deleted volume; "+
-				"rename it on the server if this volume is to have it, or choose another name", volume.ErrNotAdopted, subDir, archivePrefix)
+				"rename it on the server if this volume is to have it, or choose another name", volume.ErrNotAdopted, subDir, ArchivePrefix)
 		}
 	}
 	found, err := lookForOthers(ctx, c.Root, subDir)
@@ -55,18 +57,18 @@ func (c *creation) mayAdopt(ctx context.Context) error {
 		volume.ErrNotAdopted, subDir, found, volume.KeySubDir)
 }
 
-func isArchive(name string) bool { return strings.HasPrefix(name, archivePrefix) }
+func isArchive(name string) bool { return strings.HasPrefix(name, ArchivePrefix) }
 
 // cameBetween is mayAdopt for a directory that was not there when the record of the
 // volume was made, and was before the volume's own could be. One that is empty may
 // have been made by another controller for this record, and is nobody's archive.
-func (c *creation) cameBetween(ctx context.Context, rec catalog.Record, id volume.ID) error {
-	empty, err := isEmpty(c.Root, rec.SubDir)
+func (c *Claim) cameBetween(ctx context.Context) error {
+	empty, err := isEmpty(c.Root, c.rec.SubDir)
 	if err != nil || empty {
 		return err
 	}
 	if err := c.mayAdopt(ctx); err != nil {
-		return errors.Join(err, forget(c.Cat, rec, id))
+		return errors.Join(err, forget(c.Session, c.rec))
 	}
 	return nil
 }
@@ -179,7 +181,7 @@ func leadsTo(dir string, list []fs.DirEntry) (below []string) {
 func snapshotIn(list []fs.DirEntry) string {
 	generated := regexp.MustCompile(`^pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	for _, e := range list {
-		for _, ending := range archiveEndings() {
+		for _, ending := range TarballEndings() {
 			source, ok := strings.CutSuffix(e.Name(), ending)
 			if ok && e.Type().IsRegular() && (len(list) == 1 || generated.MatchString(source)) {
 				return e.Name()
@@ -188,3 +190,6 @@ func snapshotIn(list []fs.DirEntry) string {
 	}
 	return ""
 }
+
+// TarballEndings are those of the snapshots that csi-driver-nfs makes.
+func TarballEndings() []string { return []string{".tar.gz", ".tar"} }

@@ -1,4 +1,4 @@
-package store
+package volumes
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// volumeMode of a new volume's directory unless said otherwise: pods run under
+// DefaultMode of a new volume's directory unless said otherwise: pods run under
 // any uid and all must be able to write, as both predecessors have it. Other
 // volumes are no more reachable for that; the node mounts nothing above this
 // directory. The process must run with umask 0 for modes to be as given.
-const volumeMode volume.Mode = 0o777
+const DefaultMode volume.Mode = 0o777
 
 // unfinished is the mode of a directory that is still to get its owner and its
 // mode: nobody but root enters it, and no volume has it, since it would be of no
@@ -33,7 +33,7 @@ func inSteps(rec catalog.Record) bool {
 
 func modeOf(rec catalog.Record) volume.Mode {
 	if rec.Mode == 0 {
-		return volumeMode
+		return DefaultMode
 	}
 	return rec.Mode
 }
@@ -123,7 +123,7 @@ func settle(ctx context.Context, x *session.Session, p fsat.Place, rec catalog.R
 	if err := x.Step(ctx, "own directory"); err != nil {
 		return err
 	}
-	if err := own(p, rec); err != nil {
+	if err := Own(p, rec); err != nil {
 		return err
 	}
 	if err := x.Step(ctx, "set mode of directory"); err != nil {
@@ -132,7 +132,7 @@ func settle(ctx context.Context, x *session.Session, p fsat.Place, rec catalog.R
 	return p.Chmod(modeOf(rec))
 }
 
-func own(p fsat.Place, rec catalog.Record) error {
+func Own(p fsat.Place, rec catalog.Record) error {
 	if rec.UID == nil && rec.GID == nil {
 		return nil
 	}

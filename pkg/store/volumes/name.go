@@ -1,4 +1,4 @@
-package store
+package volumes
 
 import (
 	"cmp"
@@ -23,11 +23,11 @@ const nameHeld = time.Minute
 // the directory is there, like the directory itself: of several controllers that
 // give one name several directories all but one see the one.
 
-// nameIt refuses a name that is that of a live volume in another directory, and
+// reserveName refuses a name that is that of a live volume in another directory, and
 // notes the directory where it is not the name itself.
-func nameIt(ctx context.Context, x *session.Session, want catalog.Record) error {
+func reserveName(ctx context.Context, x *session.Session, want catalog.Record) error {
 	name, err := volume.DirName(want.Name)
-	if err != nil || name == want.SubDir || want.Shared == catalog.SharedDirectory { // onlyOne looks for another one later
+	if err != nil || name == want.SubDir || want.Shared == catalog.SharedDirectory { // CheckOnlyOne looks for another one later
 		return err
 	}
 	if err := freeName(x.Cat, name, want); err != nil {
@@ -77,23 +77,23 @@ func namedAsItsDirectory(rec catalog.Record) bool {
 	return err == nil && name == rec.SubDir
 }
 
-// onlyOne returns an error when another controller has given the name another
-// directory meanwhile. It comes after the record: of two directories of a name,
-// each with its record, whoever looks later sees the other. So it has to come
-// again after a kill, as long as nothing says that it was done.
-func onlyOne(ctx context.Context, x *session.Session, rec catalog.Record) error {
-	if err := x.Step(ctx, "look for other directories of the name"); err != nil {
+// CheckOnlyOne returns an error when another controller has given the name another
+// directory meanwhile. It comes after the record: of two directories of a name, each
+// with its record, whoever looks later sees the other. So it has to come again after a
+// kill, as long as nothing says that it was done.
+func (c *Claim) CheckOnlyOne(ctx context.Context) error {
+	if err := c.Step(ctx, "look for other directories of the name"); err != nil {
 		return err
 	}
-	other, err := otherDirectory(x.Cat, rec)
+	other, err := otherDirectory(c.Cat, c.rec)
 	if other == "" || err != nil {
 		return err
 	}
-	there, err := isMade(x, other)
+	there, err := isMade(c.Session, other)
 	if err == nil && there {
-		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, rec.SubDir)
+		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, c.rec.SubDir)
 	}
-	return cmp.Or(err, fmt.Errorf("%w: it gets the directory %s at the same time, asked for is %s", volume.ErrInProgress, other, rec.SubDir))
+	return cmp.Or(err, fmt.Errorf("%w: it gets the directory %s at the same time, asked for is %s", volume.ErrInProgress, other, c.rec.SubDir))
 }
 
 // isMade tells whether what a record stands for is there.
@@ -134,21 +134,8 @@ func hasRecord(cat *catalog.Catalog, subDir, name string) (bool, error) {
 	return err == nil && have.Name == name, fsat.IgnoreNotExist(err)
 }
 
-// giveWay takes back a claim that is not the only one of its name. One that is
-// not new may be that of a volume which has been made, or which a controller is
-// about to make; then it stays, unless the other one has been made.
-func giveWay(ctx context.Context, x *session.Session, rec catalog.Record, id volume.ID, isNew bool, why error) error {
-	switch {
-	case ctx.Err() != nil, !isNew && !errors.Is(why, volume.ErrIncompatible):
-		return nil //nolint:nilerr // as said
-	case isNew && rec.Adopted, rec.Shared == catalog.SharedVolume:
-		return forget(x.Cat, rec, id)
-	}
-	return unclaim(x, rec, id)
-}
-
-// unname takes the note of a name back unless there is its volume.
-func unname(cat *catalog.Catalog, want catalog.Record) error {
+// releaseName takes the note of a name back unless there is its volume.
+func releaseName(cat *catalog.Catalog, want catalog.Record) error {
 	name, err := volume.DirName(want.Name)
 	if err != nil || name == want.SubDir {
 		return err
@@ -158,4 +145,12 @@ func unname(cat *catalog.Catalog, want catalog.Record) error {
 		return err
 	}
 	return cat.ForgetDirectoryOf(name, want.SubDir)
+}
+
+// ForgetName removes the note that leads from the name of a volume to its directory.
+func ForgetName(cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
+	if id.Name == rec.SubDir {
+		return nil
+	}
+	return cat.ForgetDirectoryOf(id.Name, rec.SubDir)
 }

@@ -1,4 +1,4 @@
-package store
+package volumes
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ func (r SizeRange) String() string {
 	return fmt.Sprintf("%d to %d bytes", r.Required, r.Limit)
 }
 
-// choose the capacity of a new volume: as little as will do.
-func (r SizeRange) choose() (int64, error) {
+// Choose returns the capacity of a new volume: as little as will do.
+func (r SizeRange) Choose() (int64, error) {
 	if r.Required < 0 || r.Limit < 0 {
 		return 0, fmt.Errorf("%w: a negative size", volume.ErrInvalid)
 	}
@@ -30,7 +30,7 @@ func (r SizeRange) choose() (int64, error) {
 	return r.Required, nil
 }
 
-// contains tells whether a volume of this capacity is what is asked for.
-func (r SizeRange) contains(capacity int64) bool {
+// Contains tells whether a volume of this capacity is what is asked for.
+func (r SizeRange) Contains(capacity int64) bool {
 	return capacity >= r.Required && (r.Limit == 0 || capacity <= r.Limit)
 }

@@ -1,4 +1,4 @@
-package store
+package volumes
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 const sharedName = "shared directory"
 
 // checkShared refuses what a volume of a shared directory cannot have.
-func checkShared(req CreateRequest) error {
+func checkShared(req Request) error {
 	switch {
-	case req.Source != nil:
+	case req.Source != "":
 		return fmt.Errorf("%w: a data source: the class has shared: \"true\", and the content of a shared directory is no volume's to choose", volume.ErrInvalid)
 	case req.Mutable != volume.Mutable{}:
 		return errShapeless()
@@ -34,21 +34,24 @@ func errShapeless() error {
 	return fmt.Errorf("%w: onDelete and mountPermissions of a volume whose class has shared: \"true\": its directory is not the volume's own", volume.ErrInvalid)
 }
 
-// sharedPlace is where the record of a volume lies that shares its directory.
-func sharedPlace(id volume.ID) string { return path.Join(id.SubDir, id.Name) }
+// SharedPath is where the record of a volume lies that shares its directory.
+func SharedPath(id volume.ID) string { return path.Join(id.SubDir, id.Name) }
 
-// createShared makes the shared directory, if it is not there, and the volume.
-func (c *creation) createShared(ctx context.Context, id volume.ID) (Created, error) {
+// makeShared makes the shared directory, if it is not there, and the volume.
+func (c *Claim) makeShared(ctx context.Context) (Volume, error) {
+	id, err := idOf(c.want)
+	if err != nil {
+		return Volume{}, err
+	}
 	dir := *c
 	dir.want = sharedDirectory(c.want, id)
-	if _, err := dir.create(ctx); err != nil {
-		return Created{}, err
+	if _, err := dir.Make(ctx); err != nil {
+		return Volume{}, err
 	}
-	rec, isNew, err := c.claim(ctx)
-	if err == nil {
-		err = c.confirm(ctx, rec, id, isNew, false)
+	if err := c.Take(ctx); err != nil {
+		return Volume{}, err
 	}
-	return createdOf(rec, err)
+	return Volume{ID: c.id, Capacity: c.rec.Capacity}, c.confirm(ctx, false)
 }
 
 // sharedDirectory is the record of the directory of a volume that shares it.
@@ -62,26 +65,9 @@ func sharedDirectory(of catalog.Record, id volume.ID) catalog.Record {
 
 // sharedRecord returns the record of the volume of a shared directory.
 func sharedRecord(cat session.Records, id volume.ID) (catalog.Record, error) {
-	rec, err := cat.Read(sharedPlace(id))
+	rec, err := cat.Read(SharedPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %s is a shared directory, of which there is no volume %s", volume.ErrNotFound, id.SubDir, id.Name)
 	}
 	return rec, err
-}
-
-// deleteShared ends a volume of a shared directory, which is no more than its record.
-func (d *deletion) deleteShared(ctx context.Context) error {
-	held, err := d.Cat.Hold(sharedPlace(d.id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	d.held = held
-	err = d.Step(ctx, "remove record")
-	if err == nil {
-		err = d.removeRecord()
-	}
-	return errors.Join(err, held.Close())
 }

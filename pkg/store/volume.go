@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Created is a volume that exists.
+type Created = volumes.Volume
+
+// SizeRange is what a request asks for, in bytes.
+type SizeRange = volumes.SizeRange
+
+// CreateRequest asks for a volume.
+type CreateRequest struct {
+	Name         string
+	Params       volume.Params
+	MountOptions []string
+	Size         SizeRange
+	// Source of the content; nil for an empty volume.
+	Source *Source
+	// Mutable parameters win over those of the class.
+	Mutable volume.Mutable
+}
+
+func (r CreateRequest) volume() volumes.Request {
+	return volumes.Request{
+		Name: r.Name, Params: r.Params, MountOptions: r.MountOptions, Size: r.Size, Mutable: r.Mutable, Source: r.Source.String(),
+	}
+}
+
+// Create makes the volume, or finds it when an earlier call has made it. A directory of
+// the volume's name that no live volume owns is adopted as it is, except for a volume
+// with content.
+//
+// Errors: volume.ErrIncompatible when the volume exists with another size or other
+// parameters, volume.ErrOwned, volume.ErrInvalid, those of share.Cache.
+func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) {
+	want, err := s.cfg.volumes().Record(req.volume(), time.Now())
+	if err != nil {
+		return Created{}, err
+	}
+	if req.Source != nil {
+		return s.createFrom(ctx, req, want)
+	}
+	id, err := volume.ParseID(want.ID)
+	if err != nil {
+		return Created{}, err
+	}
+	export := req.Params.Export
+	made, err := session.Do(ctx, s.exports, thisShare(export, id.SubDir, req.MountOptions), func(ctx context.Context, x *session.Session) (Created, error) {
+		return volumes.NewClaim(x, req.volume(), want, s.copies.busy).Make(ctx)
+	})
+	if err != nil {
+		return Created{}, fmt.Errorf("create volume %s on %s: %w", req.Name, export, err)
+	}
+	s.known.saw(want.SubDir, made.ID)
+	return made, nil
+}
+
+// Get finds a volume: by its record, or one of a predecessor by its directory.
+//
+// Errors: volume.ErrNotFound, those of share.Cache.
+func (s *Store) Get(ctx context.Context, id volume.ID, mountOptions []string) (Created, error) {
+	found, err := onVolume(ctx, s, id, mountOptions, func(_ context.Context, _ *session.Session, rec catalog.Record) (Created, error) {
+		return Created{ID: id, Capacity: rec.Capacity}, nil
+	})
+	if err != nil {
+		return Created{}, fmt.Errorf("get volume %s: %w", id, err)
+	}
+	return found, nil
+}
+
+// Expand is volumes.Expand.
+//
+// Errors besides: volume.ErrNotFound, those of share.Cache.
+func (s *Store) Expand(ctx context.Context, id volume.ID, size SizeRange, mountOptions []string) (capacity int64, err error) {
+	if _, err = size.Choose(); err == nil && size == (SizeRange{}) {
+		err = fmt.Errorf("%w: no capacity range", volume.ErrInvalid)
+	}
+	if err == nil {
+		capacity, err = onVolume(ctx, s, id, mountOptions, func(ctx context.Context, x *session.Session, rec catalog.Record) (int64, error) {
+			return volumes.Expand(ctx, x, rec, size)
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("expand volume %s: %w", id, err)
+	}
+	return capacity, nil
+}
+
+// Modify is volumes.Modify.
+//
+// Errors besides: volume.ErrNotFound, those of share.Cache.
+func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable, mountOptions []string) error {
+	_, err := onVolume(ctx, s, id, mountOptions, func(ctx context.Context, x *session.Session, rec catalog.Record) (struct{}, error) {
+		return struct{}{}, volumes.Modify(ctx, x, id, rec, change)
+	})
+	if err != nil {
+		return fmt.Errorf("modify volume %s: %w", id, err)
+	}
+	return nil
+}
+
+// onVolume runs job alone on a volume that exists, with its record, or with an empty one
+// for a volume of a predecessor.
+func onVolume[T any](ctx context.Context, s *Store, id volume.ID, mountOptions []string,
+	job func(context.Context, *session.Session, catalog.Record) (T, error),
+) (found T, err error) {
+	if err := volume.CheckSubDir(id.SubDir); err != nil {
+		return found, err
+	}
+	return session.View(ctx, s.exports, s.anyShare(id.Export, id.SubDir, mountOptions), func(ctx context.Context, x *session.Session) (T, error) {
+		rec, err := volumes.Find(x, id)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return job(ctx, x, rec)
+	})
+}

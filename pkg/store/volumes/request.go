@@ -1,0 +1,28 @@
+package volumes
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// SameRequest decides whether the request that made have is the one that wants want.
+func SameRequest(have, want catalog.Record, size SizeRange) error {
+	switch {
+	case have.Shared != want.Shared:
+		return ownedShared(have, want)
+	case have.Shared == catalog.SharedDirectory:
+		return nil
+	case have.Name != want.Name:
+		return owned(have, want)
+	case !maps.Equal(have.Parameters, want.Parameters):
+		return fmt.Errorf("%w: it has the parameters %v, asked for are %v", volume.ErrIncompatible, have.Parameters, want.Parameters)
+	case have.Source != want.Source:
+		return fmt.Errorf("%w: it was made from %q, asked for is %q", volume.ErrIncompatible, have.Source, want.Source)
+	case !size.Contains(have.Capacity):
+		return fmt.Errorf("%w: it has %d bytes, asked for are %s", volume.ErrIncompatible, have.Capacity, size)
+	}
+	return nil
+}
