@@ -181,7 +181,7 @@ func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, wa
 		return err
 	}
 	defer data.Close()
-	if from.archive != nil { // it need not say what the directory was like
+	if from.tarball != nil { // it need not contain the owner and mode of the directory
 		if err := data.Chmod(cmp.Or(s.cfg.volumes().Mode, volumes.DefaultMode)); err != nil {
 			return err
 		}

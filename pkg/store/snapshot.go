@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
+	"github.com/nfs-csi/nfs-csi/pkg/store/legacy"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -213,7 +214,7 @@ func (s *Store) deleteSnapshot(ctx context.Context, x *session.Session, id volum
 		if err := x.Cat.EndStagings(x.Key.SubDir, ""); err != nil {
 			return err
 		}
-		return s.deleteArchive(ctx, x, id)
+		return s.deleteTarball(ctx, x, id)
 	case err != nil:
 		return err
 	case rec.ID != id.String():
@@ -239,7 +240,7 @@ func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOpti
 		rec, err := x.Records().ReadSnapshot(snapshotPlace(id))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return findArchive(x, id)
+			return findTarball(x, id)
 		case err != nil:
 			return Snapshot{}, err
 		case rec.ID != id.String():
@@ -251,4 +252,14 @@ func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOpti
 		return Snapshot{}, fmt.Errorf("snapshot %s: %w", id, err)
 	}
 	return found, nil
+}
+
+// findTarball describes a snapshot of csi-driver-nfs.
+func findTarball(x *session.Session, id volume.SnapshotID) (Snapshot, error) {
+	t, err := legacy.Open(x, id)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer t.Close()
+	return Snapshot{ID: id, SourceID: t.Source.String(), Created: t.Created}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/legacy"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
@@ -67,7 +68,7 @@ type content struct {
 	frozen         bool
 	bytes, entries int64
 	capacity       int64
-	archive        *tarball
+	tarball        *legacy.Tarball
 	clock          func(context.Context) (time.Time, error) // of the server
 	close          func()
 }
@@ -100,8 +101,8 @@ func (s *Store) openSource(ctx context.Context, src *Source, target *session.Ses
 		if c.root != nil {
 			c.root.Close()
 		}
-		if c.archive != nil {
-			c.archive.close()
+		if c.tarball != nil {
+			c.tarball.Close()
 		}
 		closing()
 	}
@@ -146,11 +147,11 @@ func openVolume(x *session.Session, id volume.ID) (*content, error) {
 func openSnapshot(x *session.Session, id volume.SnapshotID) (*content, error) {
 	rec, err := x.Records().ReadSnapshot(snapshotPlace(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		a, err := openArchive(x, id)
+		t, err := legacy.Open(x, id)
 		if err != nil {
 			return nil, err
 		}
-		return &content{archive: a, frozen: true}, nil
+		return &content{tarball: t, frozen: true}, nil
 	}
 	if err == nil && rec.ID != id.String() {
 		err = fmt.Errorf("%w: %s has become %s", volume.ErrSnapshotNotFound, id, rec.ID)
@@ -182,8 +183,8 @@ func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 func (c *content) copyTo(ctx context.Context, to *os.Root, opts tree.CopyOptions) error {
 	p := opts.Progress
 	p.Reset() // what an attempt before this one has copied is not in this copy
-	if c.archive != nil {
-		return c.archive.extract(ctx, to, opts)
+	if c.tarball != nil {
+		return c.tarball.Extract(ctx, to, opts)
 	}
 	if c.frozen {
 		p.SetTotal(c.bytes, c.entries)

@@ -27,7 +27,7 @@ var (
 type Pool struct {
 	exports *session.Exports
 	slots   *slots
-	ctx     context.Context //nolint:containedctx // of the jobs, which outlive calls
+	ctx     context.Context // ends with Close
 	stop    context.CancelCauseFunc
 	jobs    sync.WaitGroup
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/legacy"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -181,7 +182,7 @@ func leadsTo(dir string, list []fs.DirEntry) (below []string) {
 func snapshotIn(list []fs.DirEntry) string {
 	generated := regexp.MustCompile(`^pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	for _, e := range list {
-		for _, ending := range TarballEndings() {
+		for _, ending := range legacy.Endings() {
 			source, ok := strings.CutSuffix(e.Name(), ending)
 			if ok && e.Type().IsRegular() && (len(list) == 1 || generated.MatchString(source)) {
 				return e.Name()
@@ -190,6 +191,3 @@ func snapshotIn(list []fs.DirEntry) string {
 	}
 	return ""
 }
-
-// TarballEndings are those of the snapshots that csi-driver-nfs makes.
-func TarballEndings() []string { return []string{".tar.gz", ".tar"} }
