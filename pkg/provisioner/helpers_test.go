@@ -47,11 +47,11 @@ type world struct {
 	stopped chan error
 	ended   chan struct{}
 	abandon context.CancelFunc
-	// provisioner is the one that runs.
+	// provisioner is the running one.
 	provisioner *Provisioner
 }
 
-// reactions is what client-go's fake clients of both kinds have.
+// reactions is implemented by both of client-go's fake clients.
 type reactions interface {
 	sync.Locker
 	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
@@ -71,10 +71,11 @@ func newWorld(t *testing.T, change func(*Config), objects ...runtime.Object) *wo
 	return newWorldOf(t, drivertest.New(driverName), change, objects...)
 }
 
-// newWorldOf is for a driver that must say something of itself before it is asked.
+// newWorldOf is for a driver that is configured before the provisioner connects.
 func newWorldOf(t *testing.T, driver *drivertest.Driver, change func(*Config), objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{T: t, driver: driver, client: fake.NewClientset(objects...), dynamic: newDynamic()}
+	w.client.PrependWatchReactor("*", copyEvents(w.client))
 	w.configure(change)
 	w.run()
 	t.Cleanup(func() { w.kill() })
@@ -114,7 +115,7 @@ func (w *world) configure(change func(*Config)) {
 	w.config = config
 }
 
-// run starts a provisioner, as another process would be.
+// run starts a provisioner, like another process.
 func (w *world) run() {
 	w.Helper()
 	w.runThis(w.newProvisioner())
@@ -179,7 +180,7 @@ func connect(t *testing.T, socket string) *csiclient.Client {
 	return driver
 }
 
-// eventually fails the test when the condition does not come true in time.
+// eventually fails the test when the condition does not become true in time.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
