@@ -24,7 +24,7 @@ import (
 
 const patience = 20 * time.Second
 
-// driver has the same room everywhere, but where rooms says otherwise.
+// driver has the same capacity everywhere, except where rooms differs.
 type driver struct {
 	mu       sync.Mutex
 	room     int64
@@ -93,8 +93,8 @@ func newWorldOf(t *testing.T, driver *driver, change func(*Config), objects ...r
 	return w
 }
 
-// refuseBeforeWatch keeps a publisher from changing what it has listed and not begun to
-// watch: the fake does not tell it later, as an API server would.
+// refuseBeforeWatch refuses changes between list and watch: unlike an API server, the
+// fake does not report them to the watch.
 func refuseBeforeWatch(client *fake.Clientset) {
 	watched := false // guarded by the fake's own lock
 	client.PrependWatchReactor("csistoragecapacities", func(clienttesting.Action) (bool, watch.Interface, error) {
@@ -187,7 +187,7 @@ func (w *world) objects() typedstoragev1.CSIStorageCapacityInterface {
 	return w.client.StorageV1().CSIStorageCapacities("ns")
 }
 
-// room is -1 in an object that says nothing of it.
+// room is -1 for an object without a capacity.
 func (w *world) room(name string) int64 {
 	w.Helper()
 	got, err := w.objects().Get(w.Context(), name, metav1.GetOptions{})
@@ -211,7 +211,7 @@ func (w *world) eventually(what string, condition func() bool) {
 	}
 }
 
-// awaitAsked waits until the driver was asked that often.
+// awaitAsked waits for that many calls of the driver.
 func (w *world) awaitAsked(times int) {
 	w.Helper()
 	w.eventually("the driver is asked again", func() bool {

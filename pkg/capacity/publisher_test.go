@@ -40,7 +40,7 @@ func TestPublishedForTheWholeCluster(t *testing.T) {
 }
 
 func TestPublishedForEachSegment(t *testing.T) {
-	// One object is of an earlier run, one of a segment that is no more, and one
+	// One object is of an earlier run, one of a segment that no longer exists, and one
 	// is another driver's.
 	foreign := object("foreign", "late", in(nil))
 	foreign.Labels[driverLabel] = "other.example"
@@ -70,7 +70,7 @@ func TestPublishedForEachSegment(t *testing.T) {
 	}
 }
 
-// The next poll is far away: it is the back-off that has it asked again.
+// The next poll is far away: the calls are retries after a backoff.
 func TestDriverThatFailsIsAskedAgain(t *testing.T) {
 	w := newWorldOf(t, &driver{fails: errors.New("away")}, func(c *Config) { c.PollInterval = time.Hour })
 	if err := w.client.Tracker().Add(late()); err != nil {
@@ -82,7 +82,7 @@ func TestDriverThatFailsIsAskedAgain(t *testing.T) {
 	w.await("late/=9")
 }
 
-// What other nodes publish is theirs.
+// The objects of other nodes are left alone.
 func TestPublishedForOneNode(t *testing.T) {
 	segment := map[string]string{"zone": "a"}
 	managed := func(name, manager string) *storagev1.CSIStorageCapacity {
@@ -109,7 +109,7 @@ func TestPublishedForOneNode(t *testing.T) {
 	}
 }
 
-// What has not changed is not written again, and what another owner left is.
+// Unchanged objects are not written again, those of another owner are.
 func TestOnlyChangesAreWritten(t *testing.T) {
 	left := object("left", "late", in(nil))
 	left.Capacity = resource.NewQuantity(100, resource.BinarySI)
@@ -126,13 +126,13 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 			updates++
 		}
 	}
-	// The second, where the cache had not seen the first.
+	// A second one is possible before the cache has the first.
 	if updates > 2 {
 		t.Errorf("%d updates for one change", updates)
 	}
 }
 
-// One of the same name may have taken the place of what was looked at.
+// Another object of the same name may have replaced the obsolete one.
 func TestOnlyWhatWasLookedAtIsRetracted(t *testing.T) {
 	old := object("old", "late", in(map[string]string{"zone": "z"}))
 	old.UID = "of-old"

@@ -63,7 +63,7 @@ func TestClaimDeletedWhileNobodyWorks(t *testing.T) {
 	w := newWorld(t, nil, testClass(map[string]string{"server": "a"}))
 	w.dieAfterCreate(testClaim("data"))
 	w.deleteClaim("data")
-	// Not even its class is there to make the same request again.
+	// Not even its class exists to make the same request again.
 	if err := w.client.StorageV1().StorageClasses().Delete(t.Context(), "fast", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +123,8 @@ func TestVolumeThatWasNeverMadeIsForgotten(t *testing.T) {
 	}
 }
 
-// stealName saves another's PersistentVolume under the claim's name while the
-// driver makes the volume.
+// stealName saves another claim's PersistentVolume under this claim's name while the
+// driver creates the volume.
 func stealName(w *world, handle string) drivertest.CreateHook {
 	return func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
 		other := releasedVolume("pvc-uid-data", func(volume *corev1.PersistentVolume) {
@@ -183,8 +183,8 @@ func TestNameTakenByAnotherWithTheSameVolume(t *testing.T) {
 	}
 }
 
-// A try beside the deletion of the claim's volume makes the volume anew: the
-// PersistentVolume that is going is not its.
+// A try concurrent with the deletion of the claim's volume creates it anew. The
+// PersistentVolume that is being deleted is not that of the new volume.
 func TestNameStillTakenByTheVolumeBefore(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	var once sync.Once
@@ -216,8 +216,8 @@ func TestNameStillTakenByTheVolumeBefore(t *testing.T) {
 	}
 }
 
-// The same while the PersistentVolume does not look like going yet: its volume is
-// deleted at the driver, and the API server was not told.
+// The same while the PersistentVolume does not look deleted yet: its volume is deleted
+// at the driver, but not its object.
 func TestVolumeMadeAnewBesideItsDeletion(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	deleted, goOn := make(chan struct{}), make(chan struct{})
@@ -255,7 +255,7 @@ func TestVolumeMadeAnewBesideItsDeletion(t *testing.T) {
 	})
 }
 
-// A driver that answers with a volume that is in use must not get it deleted.
+// A volume in use must not be deleted when the driver returns it for another claim.
 func TestUnusableVolumeThatIsAnothers(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil), releasedVolume("static", func(volume *corev1.PersistentVolume) {
 		volume.Spec.CSI.VolumeHandle = "in-use"
@@ -269,7 +269,7 @@ func TestUnusableVolumeThatIsAnothers(t *testing.T) {
 	}
 }
 
-// The cache has the claim long after both are gone.
+// The cache still has the claim after it and its volume are gone.
 func TestStaleClaimGetsNoVolume(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	claim := testClaim("data")
@@ -284,7 +284,7 @@ func TestStaleClaimGetsNoVolume(t *testing.T) {
 	}
 	w.awaitGone("pvc-uid-data")
 	w.touchClaim(claim, "stale")
-	// Worked on after the stale one by the same queue.
+	// Processed after the stale claim by the same queue.
 	w.createClaim(testClaim("next"))
 	w.awaitVolume("pvc-uid-next")
 	if volumes := w.driver.Volumes(); volumes["pvc-uid-data"] != nil {
@@ -305,7 +305,7 @@ func TestClaimBeingDeletedGetsNoVolume(t *testing.T) {
 	}
 }
 
-// With another prefix, the volume that is there already is found.
+// The existing volume is found under another prefix.
 func TestOtherPrefixIsFoundAgain(t *testing.T) {
 	naming, err := plan.NewNaming("vol", 12)
 	if err != nil {

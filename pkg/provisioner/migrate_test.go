@@ -17,8 +17,8 @@ const (
 	migratedTo   = "pv.kubernetes.io/migrated-to"
 )
 
-// newMigratedWorld has the driver that has taken over Cinder's volumes, and a class
-// from before.
+// newMigratedWorld has the driver that has taken over Cinder's volumes, and a class of
+// the in-tree plugin.
 func newMigratedWorld(t *testing.T) *world {
 	t.Helper()
 	class := testClass(map[string]string{"type": "ssd", "fsType": "xfs"})
@@ -100,8 +100,8 @@ func TestMigratedVolumeIsFollowedUp(t *testing.T) {
 	}
 }
 
-// A volume that the driver gives a second claim is in use, in a PersistentVolume of
-// the plugin.
+// The driver returns a volume for a second claim that a PersistentVolume of the plugin
+// uses.
 func TestMigratedVolumeInUseIsNotDiscarded(t *testing.T) {
 	w := newMigratedWorld(t)
 	w.createClaim(testClaim("data", migrated))
@@ -114,7 +114,7 @@ func TestMigratedVolumeInUseIsNotDiscarded(t *testing.T) {
 	}
 }
 
-// givesAway answers with a volume of that ID that is too small to be used.
+// givesAway returns a volume with that ID that is too small to be used.
 func givesAway(id string) drivertest.CreateHook {
 	return func(context.Context, *csi.CreateVolumeRequest, func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
 		return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, CapacityBytes: 1}}, nil

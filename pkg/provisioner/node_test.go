@@ -45,7 +45,7 @@ func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
 	return nodes["a"], nodes["b"]
 }
 
-// runNodes makes both before it runs one: making one changes what clients use.
+// runNodes constructs all before it runs one: New changes the scheme of all clients.
 func runNodes(t *testing.T, nodes ...*world) {
 	t.Helper()
 	var made []*Provisioner
@@ -58,8 +58,8 @@ func runNodes(t *testing.T, nodes ...*world) {
 	}
 }
 
-// copyEvents gives every watch objects of its own, as the API server does: a
-// provisioner trims those that it is sent.
+// copyEvents gives every watch its own objects, as the API server does: a provisioner
+// trims those that it receives.
 func copyEvents(client *fake.Clientset) clienttesting.WatchReactionFunc {
 	return func(action clienttesting.Action) (bool, watch.Interface, error) {
 		var options metav1.ListOptions
@@ -77,7 +77,7 @@ func copyEvents(client *fake.Clientset) clienttesting.WatchReactionFunc {
 	}
 }
 
-// refuseSecond is what the API server does with the version that a patch names.
+// refuseSecond refuses outdated patches, as the API server does.
 func refuseSecond(client *fake.Clientset) clienttesting.ReactionFunc {
 	return func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := action.(clienttesting.PatchAction)
@@ -96,7 +96,7 @@ func refuseSecond(client *fake.Clientset) clienttesting.ReactionFunc {
 	}
 }
 
-// nodeDriver makes volumes on its node, with IDs that others give too.
+// nodeDriver creates volumes on its node, with IDs that other nodes use too.
 func nodeDriver(node string) *drivertest.Driver {
 	driver := drivertest.New(driverName)
 	driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
@@ -128,8 +128,8 @@ func (w *world) release(name string) {
 	}
 }
 
-// noted is how many volumes its journal has in the making.
-func (w *world) noted() int {
+// journaled is the number of unfinished volumes in the journal.
+func (w *world) journaled() int {
 	w.Helper()
 	notes, err := journal.Open(w.Context(), journal.Config{
 		Client: w.client.CoreV1().ConfigMaps(w.config.JournalNamespace), Name: w.config.JournalName,
@@ -168,7 +168,7 @@ func TestEachNodeMakesAndDeletesItsVolumes(t *testing.T) {
 	}
 }
 
-// Node a dies with a volume in the making, and its claim goes to node b.
+// Node a dies with an unfinished volume, and its claim moves to node b.
 func TestVolumeLeftOnAnotherNodeIsDeleted(t *testing.T) {
 	a, b := newNodes(t, lateClass())
 	runNodes(t, a)
@@ -183,11 +183,11 @@ func TestVolumeLeftOnAnotherNodeIsDeleted(t *testing.T) {
 	if got := a.volume("pvc-uid-data"); got == nil || got.UID != volume.UID || len(b.driver.Volumes()) != 1 {
 		t.Errorf("the claim's own volume has gone too: %v, %v", got, b.driver.Volumes())
 	}
-	eventually(t, "nothing is in the making", func() bool { return a.noted() == 0 })
+	eventually(t, "nothing is in the making", func() bool { return a.journaled() == 0 })
 }
 
-// While node a makes the volume, the claim goes to node b, which is faster. IDs are
-// the same on both.
+// While node a creates the volume, the claim moves to node b, which is faster. Both use
+// the same ID.
 func TestVolumeMadeOnTwoNodes(t *testing.T) {
 	a, _ := newNodes(t, lateClass())
 	elsewhere := releasedVolume("pvc-uid-data", func(volume *corev1.PersistentVolume) {
@@ -207,10 +207,10 @@ func TestVolumeMadeOnTwoNodes(t *testing.T) {
 	if left := a.driver.Volumes(); len(left) != 0 || a.volume("pvc-uid-data") == nil {
 		t.Errorf("node a has %v, and PersistentVolume %v", left, a.volume("pvc-uid-data"))
 	}
-	eventually(t, "nothing is in the making", func() bool { return a.noted() == 0 })
+	eventually(t, "nothing is in the making", func() bool { return a.journaled() == 0 })
 }
 
-// A driver that has one volume of a name for all nodes has made none on node a.
+// A driver with one volume of a name for all nodes has created none on node a.
 func TestVolumeOfAnotherNodeIsNotDeleted(t *testing.T) {
 	a, b := newNodes(t, lateClass())
 	runNodes(t, a)

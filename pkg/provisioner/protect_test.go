@@ -54,7 +54,7 @@ func (w *world) protected(snapshot string) bool {
 	return protected
 }
 
-// isProtected is protected for goroutines other than the test's.
+// isProtected is for goroutines other than the test's.
 func (w *world) isProtected(ctx context.Context, snapshot string) (bool, error) {
 	object, err := w.dynamic.Resource(sources.SnapshotResource()).Namespace("team-a").Get(ctx, snapshot, metav1.GetOptions{})
 	if err != nil {
@@ -87,7 +87,7 @@ func restored(name, snapshot string) *corev1.PersistentVolumeClaim {
 	})
 }
 
-// What is in use is protected, also when the claim that uses it is long gone.
+// A source in use is protected, even if the claim that uses it is gone.
 func TestSnapshotIsProtectedWhileTheDriverWorks(t *testing.T) {
 	w := newSourceWorld(t)
 	w.addSnapshot("monday")
@@ -106,8 +106,8 @@ func TestSnapshotIsProtectedWhileTheDriverWorks(t *testing.T) {
 	eventually(t, "the protection is taken back", func() bool { return !w.protected("monday") })
 }
 
-// A restart in the middle of a restore, with the claim gone: the snapshot is kept
-// until the volume is followed up.
+// After a restart during a restore, with the claim gone, the snapshot is kept until the
+// volume is finished.
 func TestSnapshotOfAVolumeLeftBehindIsProtected(t *testing.T) {
 	w := newSourceWorld(t)
 	w.addSnapshot("monday")
@@ -163,7 +163,7 @@ func TestManyRestoresOfOneSnapshot(t *testing.T) {
 	for i := range 20 {
 		w.awaitVolume(fmt.Sprintf("pvc-uid-%d", i))
 	}
-	// They wait no longer: the PV controller has bound them.
+	// The PV controller has bound them.
 	for i := range 20 {
 		claim := restored(fmt.Sprint(i), "monday")
 		claim.Spec.VolumeName = fmt.Sprintf("pvc-uid-%d", i)
@@ -197,8 +197,7 @@ func TestSnapshotIsProtectedDespiteAConflict(t *testing.T) {
 	}
 }
 
-// Another driver's provisioner may still be at work on what no claim wants any
-// longer.
+// Another driver's provisioner may still be using a source that no claim needs.
 func TestProtectionOfAnotherDriverIsLeftAlone(t *testing.T) {
 	w := newSourceWorld(t)
 	w.addSnapshot("orphan", sources.SnapshotFinalizer)
@@ -237,7 +236,7 @@ func TestProtectionOfAnotherDriverIsLeftAlone(t *testing.T) {
 	}
 }
 
-// sweeps waits until the sweep has listed this many times more.
+// sweeps waits for this many more sweeps.
 func (w *world) sweeps(count int) {
 	w.Helper()
 	lists := func() (lists int) {

@@ -109,8 +109,8 @@ func TestFailuresAreRetriedUntilItWorks(t *testing.T) {
 	w.awaitEvent("ProvisioningFailed", "InvalidArgument: scripted failure; check the StorageClass parameters")
 }
 
-// A create that may still be running must be followed up although nobody wants
-// the volume any more, or it would be left behind without a PersistentVolume.
+// A create that may still be running must be finished although no claim needs the volume
+// any more, or the volume would leak.
 func TestClaimDeletedWhileDriverWorks(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	deleted := make(chan struct{})
@@ -203,7 +203,7 @@ func TestVolumeTooSmallThatCannotBeDeleted(t *testing.T) {
 	if err := w.client.CoreV1().PersistentVolumeClaims("team-a").Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// It exists, so deleting it is tried on, with the claim gone.
+	// It exists, so its deletion is retried without the claim.
 	tried := len(w.driver.Deletes())
 	eventually(t, "more tries", func() bool { return len(w.driver.Deletes()) > tried+2 })
 }

@@ -60,7 +60,7 @@ func TestCloneIsMadeWhereItsSourceIs(t *testing.T) {
 			claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "source"}
 		}))
 	}
-	// Until it is bound nobody can say where it is.
+	// Its node is unknown until it is bound.
 	if _, err := a.client.CoreV1().PersistentVolumeClaims("team-a").Update(t.Context(), source, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The library gives up on a claim while there is a PersistentVolume of its name.
+// The library skips a claim while there is a PersistentVolume of its name.
 func TestClaimIsTriedAgainWhenTheNameIsFree(t *testing.T) {
 	for name, change := range map[string]func(*corev1.PersistentVolume){
 		"the claim's own, from before": func(volume *corev1.PersistentVolume) { volume.Spec.ClaimRef.UID = "uid-data" },

@@ -29,7 +29,7 @@ func newZonedWorld(t *testing.T, topology volumes.Topology, objects ...runtime.O
 		append(objects, class, node("node-a", "a"), node("node-b", "b"), csiNode("node-a", "zone"), csiNode("node-b", "zone"))...)
 }
 
-// zonedDriver makes each volume in the zone that is preferred most.
+// zonedDriver creates each volume in the most preferred zone.
 func zonedDriver() *drivertest.Driver {
 	driver := drivertest.New(driverName)
 	driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)

@@ -21,15 +21,15 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// notes are what the next process would find.
-func (w *world) notes(ctx context.Context) (*journal.Journal, error) {
+// entries is the journal that the next process would find.
+func (w *world) entries(ctx context.Context) (*journal.Journal, error) {
 	return journal.Open(ctx, journal.Config{Client: w.client.CoreV1().ConfigMaps("nfs-csi"), Name: "csi-provisioner-test"})
 }
 
-// entry is what the next process would find of a volume.
+// entry is the journal entry that the next process would find.
 func (w *world) entry(name string) *plan.Creation {
 	w.Helper()
-	notes, err := w.notes(w.Context())
+	notes, err := w.entries(w.Context())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func (w *world) awaitEmptyJournal() {
 		if _, err := w.client.CoreV1().ConfigMaps("nfs-csi").Get(w.Context(), "csi-provisioner-test", metav1.GetOptions{}); err != nil {
 			return false
 		}
-		notes, err := w.notes(w.Context())
+		notes, err := w.entries(w.Context())
 		return err == nil && len(notes.Entries()) == 0
 	})
 }
 
-// dieAfterSave leaves a volume with a PersistentVolume and with its note.
+// dieAfterSave leaves a volume with a PersistentVolume and with its journal entry.
 func (w *world) dieAfterSave(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	w.Helper()
 	var dying atomic.Bool
@@ -73,8 +73,8 @@ func (w *world) dieAfterSave(claim *corev1.PersistentVolumeClaim) *corev1.Persis
 	return volume
 }
 
-// The next process starts with the deletion of what the journal has still.
-func TestDiedBeforeTheNoteWasTakenBack(t *testing.T) {
+// The next process starts with the deletion of a volume that the journal still has.
+func TestDiedBeforeTheEntryWasRemoved(t *testing.T) {
 	for name, change := range map[string]func(*corev1.PersistentVolume){
 		"claim deleted": func(*corev1.PersistentVolume) {},
 		"both deleted": func(volume *corev1.PersistentVolume) {
@@ -90,10 +90,10 @@ func TestDiedBeforeTheNoteWasTakenBack(t *testing.T) {
 			if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("persistentvolumes"), volume, ""); err != nil {
 				t.Fatal(err)
 			}
-			// A process that dies in the deletion must not leave the note behind either.
+			// A process that dies during the deletion must not leave the entry behind either.
 			noted := make(chan int, 10)
 			w.driver.OnDelete(func(ctx context.Context, _ *csi.DeleteVolumeRequest, next func() (*csi.DeleteVolumeResponse, error)) (*csi.DeleteVolumeResponse, error) {
-				notes, err := w.notes(ctx)
+				notes, err := w.entries(ctx)
 				if err != nil {
 					return nil, err
 				}
@@ -103,7 +103,7 @@ func TestDiedBeforeTheNoteWasTakenBack(t *testing.T) {
 			w.run()
 			w.awaitGone("pvc-uid-data")
 			if left := <-noted; left != 0 {
-				t.Errorf("the volume was deleted with %d notes of it left", left)
+				t.Errorf("the volume was deleted with %d journal entries left", left)
 			}
 			w.wantCalls(1, 1)
 			if volumes := w.driver.Volumes(); len(volumes) != 0 {
@@ -113,7 +113,7 @@ func TestDiedBeforeTheNoteWasTakenBack(t *testing.T) {
 	}
 }
 
-func TestNotesTellTheirAge(t *testing.T) {
+func TestEntriesRecordTheirAge(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	before := metav1.Now().Rfc3339Copy()
 	r := w.refusal(invalid())
@@ -131,7 +131,7 @@ func TestNotesTellTheirAge(t *testing.T) {
 	}
 }
 
-// backdate has a volume noted as long ago as that.
+// backdate sets the age of an entry.
 func (w *world) backdate(name string, age time.Duration) time.Time {
 	w.Helper()
 	creation := w.entry(name)
@@ -140,7 +140,7 @@ func (w *world) backdate(name string, age time.Duration) time.Time {
 	if err != nil {
 		w.Fatal(err)
 	}
-	notes, err := w.notes(w.Context())
+	notes, err := w.entries(w.Context())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -155,8 +155,8 @@ func (w *world) backdate(name string, age time.Duration) time.Time {
 	return creation.Began
 }
 
-// Each try goes on with the note of the first, also when it notes the answer.
-func TestNotesKeepTheirAge(t *testing.T) {
+// Each try continues the entry of the first, also when it records the response.
+func TestEntriesKeepTheirAge(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	w.dieAfterCreate(testClaim("data"))
 	began := w.backdate("pvc-uid-data", time.Hour)
@@ -164,13 +164,13 @@ func TestNotesKeepTheirAge(t *testing.T) {
 	w.run()
 	w.awaitEvent("ProvisioningFailed", "is kept")
 	if got := w.entry("pvc-uid-data"); !got.Began.Equal(began) || got.Handle() != "id-of-pvc-uid-data" {
-		t.Errorf("noted is %q since %s, want since %s", got.Handle(), got.Began, began)
+		t.Errorf("recorded is %q since %s, want since %s", got.Handle(), got.Began, began)
 	}
 }
 
-// A claim's second try asks for something else, as its class was made anew. The
-// volume of the first is still noted, and in the way.
-func TestNoteOfAnEarlierRequestStays(t *testing.T) {
+// A claim's second try makes another request, since its class was recreated. The volume
+// of the first is still recorded, and conflicts.
+func TestEntryOfAnEarlierRequestStays(t *testing.T) {
 	w := newWorld(t, nil, testClass(map[string]string{"server": "a"}))
 	w.driver.OnCreate(func(_ context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
 		if request.GetParameters()["server"] == "b" {
@@ -189,7 +189,7 @@ func TestNoteOfAnEarlierRequestStays(t *testing.T) {
 	}
 	w.awaitEvent("ProvisioningFailed", "it is on server a")
 	if got := w.entry("pvc-uid-data").Request.GetParameters()["server"]; got != "a" {
-		t.Errorf("noted is a volume on server %q", got)
+		t.Errorf("recorded is a volume on server %q", got)
 	}
 	w.driver.OnCreate(nil)
 	w.deleteClaim("data")

@@ -12,7 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// refusal is an API server's that does not take PersistentVolumes for a while.
+// refusal makes the API server refuse PersistentVolumes for a while.
 type refusal struct {
 	err   atomic.Pointer[error]
 	tries atomic.Int32
@@ -34,7 +34,7 @@ func (w *world) refusal(err error) *refusal {
 	return r
 }
 
-// invalid is the answer of a ValidatingAdmissionPolicy that gives no reason.
+// invalid is the error of a ValidatingAdmissionPolicy without a reason.
 func invalid() error {
 	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PersistentVolume").GroupKind(), "pvc-uid-data", nil)
 }
@@ -109,7 +109,7 @@ func TestVolumeThatIsRefusedOfADeletedClaim(t *testing.T) {
 			if volumes := w.driver.Volumes(); len(volumes) != 0 {
 				t.Errorf("left behind: %v", volumes)
 			}
-			// The queue has known the deleted claim, and gets to it before the next one.
+			// The queue knows the deleted claim, and processes it before the next one.
 			r.allow()
 			w.createClaim(testClaim("next"))
 			w.awaitVolume("pvc-uid-next")
@@ -119,7 +119,7 @@ func TestVolumeThatIsRefusedOfADeletedClaim(t *testing.T) {
 	}
 }
 
-// provisioning is how often a claim has failed, as far as the queue remembers.
+// provisioning is the number of failures of a claim that the queue counts.
 func (w *world) provisioning(uid string) int { return w.provisioner.retries.NumRequeues(uid) }
 
 func TestVolumeThatIsRefusedAndRetained(t *testing.T) {
@@ -136,7 +136,7 @@ func TestVolumeThatIsRefusedAndRetained(t *testing.T) {
 	w.wantCalls(1, 0)
 }
 
-// As after a restore from a backup: the claim has the volume's name, and not its UID.
+// As after a restore from a backup: the claim has the volume's name and another UID.
 func TestVolumeThatIsRefusedAndAClaimCountsOn(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	r := w.refusal(invalid())
@@ -154,7 +154,7 @@ func TestVolumeThatIsRefusedAndAClaimCountsOn(t *testing.T) {
 	w.wantCalls(1, 0)
 }
 
-// byHand is a PersistentVolume that somebody has made for the volume of a claim.
+// byHand is a PersistentVolume that somebody has created for the volume of a claim.
 func byHand(phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 	return releasedVolume("by-hand", func(volume *corev1.PersistentVolume) {
 		volume.Spec.CSI.VolumeHandle = "id-of-pvc-uid-data"
@@ -162,7 +162,7 @@ func byHand(phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 	})
 }
 
-func TestNoteOfAVolumeThatAPersistentVolumeHas(t *testing.T) {
+func TestEntryOfAVolumeThatAPersistentVolumeHas(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	r := w.refusal(invalid())
 	w.createClaim(testClaim("data"))
@@ -181,9 +181,8 @@ func TestNoteOfAVolumeThatAPersistentVolumeHas(t *testing.T) {
 	}
 }
 
-// The driver has to be asked which volume it was, where the process died before it
-// had the answer.
-func TestNoteWithoutAnAnswerOfAVolumeThatAPersistentVolumeHas(t *testing.T) {
+// The driver is called again if the process died before it had the response.
+func TestEntryWithoutAResponseOfAVolumeThatAPersistentVolumeHas(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	w.dieAfterCreate(testClaim("data"))
 	w.deleteClaim("data")
@@ -198,8 +197,8 @@ func TestNoteWithoutAnAnswerOfAVolumeThatAPersistentVolumeHas(t *testing.T) {
 	}
 }
 
-// The claim still waits for its volume when somebody makes a PersistentVolume of it,
-// and deletes that again with the volume.
+// The claim still waits for its volume when somebody creates a PersistentVolume for it,
+// and deletes it together with the volume.
 func TestVolumeThatIsRefusedAndDeletedByHand(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	r := w.refusal(invalid())
@@ -223,7 +222,7 @@ func TestVolumeThatIsRefusedAndDeletedByHand(t *testing.T) {
 	}
 }
 
-// The claim is gone, too, and the PersistentVolume takes its time to go.
+// The claim is gone too, and the deletion of the PersistentVolume takes a while.
 func TestVolumeOfAPersistentVolumeThatIsGoing(t *testing.T) {
 	w := newWorld(t, nil, testClass(nil))
 	r := w.refusal(invalid())

@@ -44,8 +44,8 @@ func (v strictVolumes) Patch(ctx context.Context, name string, kind types.PatchT
 	return v.PersistentVolumeInterface.Patch(ctx, name, kind, data, options, subresources...)
 }
 
-// The library ends its context when it is asked to stop. What is left to do of a
-// deletion is done all the same.
+// The library ends its context when it is asked to stop. A deletion under way is
+// finished nevertheless.
 func TestDeletionIsFinishedWhenStopping(t *testing.T) {
 	volume := releasedVolume("pvc-1", func(volume *corev1.PersistentVolume) { volume.Finalizers = []string{volumeFinalizer} })
 	client := strictClient{fake.NewClientset(volume)}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A claim is written back as a whole, so that it must stay one.
+// A claim is written back as a whole and must stay complete.
 func TestTrimKeepsClaims(t *testing.T) {
 	trimmer := newTrimmer()
 	for _, size := range []string{"1Gi", "2Gi", "1Gi"} {
@@ -42,7 +42,7 @@ func TestTrimKeepsWhatDeletionNeeds(t *testing.T) {
 	}
 }
 
-// Values written by users can make no two maps look alike.
+// Values written by users must not make two maps look alike.
 func TestSharedMaps(t *testing.T) {
 	trimmer := newTrimmer()
 	all := []map[string]string{

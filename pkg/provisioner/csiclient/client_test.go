@@ -171,7 +171,7 @@ func TestDriverRestart(t *testing.T) {
 	}
 }
 
-// Whose its volumes are was settled by the place that it had.
+// The topology at startup decides which volumes are its own.
 func TestDriverComesBackOnAnotherNode(t *testing.T) {
 	scripted := drivertest.New(driverName)
 	scripted.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
@@ -191,7 +191,7 @@ func TestDriverComesBackOnAnotherNode(t *testing.T) {
 	}
 	var lost error
 	eventually(t, "the change is noticed", func() bool {
-		// A connection that nobody uses is not made again.
+		// An unused connection is not re-established.
 		if _, err := driver.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "a"}); err == nil {
 			t.Fatal("a call went through to the other node's driver")
 		}
@@ -275,7 +275,7 @@ func TestNodeTopology(t *testing.T) {
 	if got := connected.Capabilities().NodeTopology.GetSegments()["zone"]; got != "a" {
 		t.Errorf("it is in %q", got)
 	}
-	// It moves.
+	// It moves to another zone.
 	if err := driver.Stop(); err != nil {
 		t.Fatal(err)
 	}

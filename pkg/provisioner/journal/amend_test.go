@@ -10,7 +10,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// written is what the ConfigMap has for a key.
+// written is the ConfigMap's entry for a key.
 func written(t *testing.T, client *fake.Clientset, key string) string {
 	t.Helper()
 	j, err := Open(t.Context(), Config{Client: client.CoreV1().ConfigMaps("n"), Name: "j"})
@@ -20,7 +20,7 @@ func written(t *testing.T, client *fake.Clientset, key string) string {
 	return string(j.Entry(key))
 }
 
-// breakUpdates has them fail as long as the flag is set.
+// breakUpdates makes updates fail while the flag is set.
 func breakUpdates(client *fake.Clientset) (broken *atomic.Bool, failure error) {
 	broken, failure = &atomic.Bool{}, errors.New("etcd is full")
 	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -85,7 +85,7 @@ func TestRemoveIsWrittenWhenItReturns(t *testing.T) {
 	}
 }
 
-// The answer to the write was lost: what it took out is in the making still.
+// The response of the write was lost: the entry that it removed is still unfinished.
 func TestRemoveThatCameThroughAllTheSame(t *testing.T) {
 	client := fake.NewClientset()
 	j, _ := run(t, client)

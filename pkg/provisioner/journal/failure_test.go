@@ -18,7 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Nothing begins any more that would write the end along.
+// Nothing else begins that would also write the end.
 func TestEndIsWrittenAgainWhenThatFailed(t *testing.T) {
 	client := fake.NewClientset()
 	j, _ := run(t, client)
@@ -31,8 +31,8 @@ func TestEndIsWrittenAgainWhenThatFailed(t *testing.T) {
 	eventually(t, "a is taken out after a failure", func() bool { return failures.Load() > 0 && len(keys(t, client)) == 0 })
 }
 
-// What failed to be taken out is still in the ConfigMap when another process has
-// written: it has ended all the same.
+// An entry that could not be removed is still in the ConfigMap after another process has
+// written. It has ended nevertheless.
 func TestEndThatFailedIsNotForgotten(t *testing.T) {
 	client := fake.NewClientset()
 	conflictOnStale(client)
@@ -54,8 +54,8 @@ func TestEndThatFailedIsNotForgotten(t *testing.T) {
 	}
 }
 
-// An entry that begins without permission to write is written when there is one, also
-// when the first try fails.
+// An entry that begins without permission is written once it is granted, also if the
+// first try fails.
 func TestEntryOfTheTimeWithoutPermission(t *testing.T) {
 	client := fake.NewClientset()
 	var calls atomic.Int32
@@ -90,7 +90,7 @@ func TestEntryOfTheTimeWithoutPermission(t *testing.T) {
 	}
 }
 
-// strict refuses what is asked for after the end of its context, as a real client does.
+// strict refuses requests after the end of their context, as a real client does.
 type strict struct{ typedcorev1.ConfigMapInterface }
 
 func (s strict) Update(ctx context.Context, object *corev1.ConfigMap, options metav1.UpdateOptions) (*corev1.ConfigMap, error) {

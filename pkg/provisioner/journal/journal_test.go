@@ -169,7 +169,7 @@ func TestFailedFirstWrite(t *testing.T) {
 	}
 }
 
-// loseAnswer has the next update come through and fail.
+// loseAnswer makes the next update succeed and return an error.
 func loseAnswer(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	var lost atomic.Bool
@@ -185,7 +185,7 @@ func loseAnswer(t *testing.T, client *fake.Clientset) {
 	})
 }
 
-// A write whose answer is lost must not leave an entry that nobody ends.
+// A write whose response is lost must not leave an entry that nothing ends.
 func TestWriteThatCameThroughAllTheSame(t *testing.T) {
 	client := fake.NewClientset()
 	j, stop := run(t, client)
@@ -200,7 +200,7 @@ func TestWriteThatCameThroughAllTheSame(t *testing.T) {
 	}
 }
 
-// Two leaders at a time are not meant to be, but for a moment they can.
+// There can be two leaders for a moment.
 func TestAnotherProcessWrites(t *testing.T) {
 	client := fake.NewClientset()
 	conflictOnStale(client)

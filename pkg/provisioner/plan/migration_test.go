@@ -107,7 +107,7 @@ func TestMigratedClass(t *testing.T) {
 	if got, migrated, err := (Migration{}).Class(klog.Background(), class); got != class || migrated || err != nil {
 		t.Errorf("without migration a class became %v, %v, %v", got, migrated, err)
 	}
-	// What the driver does not take any longer.
+	// A parameter that the driver no longer supports.
 	class = &storagev1.StorageClass{
 		Provisioner: "kubernetes.io/gce-pd", Parameters: map[string]string{"zone": "a"},
 		AllowedTopologies: []corev1.TopologySelectorTerm{allowed(corev1.LabelTopologyZone, "a")},

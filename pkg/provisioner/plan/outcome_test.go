@@ -20,7 +20,7 @@ func TestCreateState(t *testing.T) {
 		codes.Unavailable:      true,
 		codes.Aborted:          true,
 	}
-	// Every code there is, so that none is decided by accident.
+	// All codes, so that none is decided by accident.
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
 		want := controller.ProvisioningFinished
 		if background[code] {

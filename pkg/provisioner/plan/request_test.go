@@ -202,7 +202,7 @@ func TestClaimsRefused(t *testing.T) {
 }
 
 func TestSecretThatCannotBeResolvedStopsCreation(t *testing.T) {
-	// The PersistentVolume could not be written, so no volume may be made.
+	// The PersistentVolume could not be written, so no volume may be created.
 	class := testClass(map[string]string{
 		"csi.storage.k8s.io/node-publish-secret-name":      "${pvc.annotations['absent']}",
 		"csi.storage.k8s.io/node-publish-secret-namespace": "n",

@@ -178,7 +178,7 @@ func TestStoredAnswer(t *testing.T) {
 	}
 }
 
-// The journal of a version that noted neither age nor answer.
+// A journal entry of a version that recorded neither age nor response.
 func TestStoredByAnEarlierVersion(t *testing.T) {
 	data := []byte(`{"request":{"name":"pvc-1"},"volume":{"metadata":{"name":"pvc-1"},"spec":{"csi":{"driver":"d","volumeHandle":""},"claimRef":{"uid":"u"}}}}`)
 	got, err := RestoreCreation(data)

@@ -90,8 +90,8 @@ func FuzzExpandParameter(f *testing.F) {
 	})
 }
 
-// A reference is refused or names a secret that can be, in a namespace that the
-// class or the claim's own namespace gives.
+// A reference is refused, or is a valid name in a namespace that the class or the
+// claim's own namespace determines.
 func FuzzSecretReference(f *testing.F) {
 	f.Add("${pvc.annotations['k']}", "n", "v")
 	f.Add("s", "${pvc.namespace}", "v")

@@ -153,7 +153,7 @@ func TestNodeAffinity(t *testing.T) {
 		want       []corev1.NodeSelectorTerm
 	}{
 		"everywhere": {nil, nil},
-		// No node matches a term that is empty, so it must not become one.
+		// No node matches an empty term, so there must be none.
 		"nothing said": {[]*csi.Topology{{}}, nil},
 		"two places": {
 			[]*csi.Topology{{Segments: rack("a", "1")}, {Segments: zone("b")}},
