@@ -12,7 +12,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// later ends what would be abandoned an hour from now.
+// later moves what would be abandoned an hour from now to the trash, and empties it.
 func (l *lab) later(t *testing.T) {
 	t.Helper()
 	l.reclaimWith(t, reclaim.Config{AbandonedAfter: -reclaim.AbandonedAfter})
@@ -24,8 +24,8 @@ func (l *lab) onCatalog(t *testing.T, do func(*session.Session) error) error {
 	return l.exports.Do(t.Context(), l.anyShare(l.export, "", nil), func(_ context.Context, x *session.Session) error { return do(x) })
 }
 
-// A copy whose maker was away for longer than anybody waits does not get its
-// place any more, whole or not.
+// A copy whose process stalled for so long that it counts as abandoned is not put in
+// its place.
 func TestAbandonedCopyIsEnded(t *testing.T) {
 	for at, call := range map[string]func(context.Context, *lab, volume.ID) error{
 		"put copy in its place": func(ctx context.Context, l *lab, from volume.ID) error {
@@ -49,18 +49,18 @@ func TestAbandonedCopyIsEnded(t *testing.T) {
 			l.put(t, "source/file")
 			l.held(at, func(context.Context) { l.later(t) })
 			if err := call(t.Context(), l, from); !errors.Is(err, volume.ErrInProgress) {
-				t.Errorf("got %v, want that somebody else is to make it", err)
+				t.Errorf("got %v, want ErrInProgress", err)
 			}
 			l.mustHave(t, append(live("source"), "source/file")...)
 			if err := call(t.Context(), l, from); err != nil {
-				t.Errorf("the same call again: %v", err)
+				t.Errorf("the repeated call: %v", err)
 			}
 		})
 	}
 }
 
-// What a delete took and did not come to look at may be a later volume's.
-func TestTakenDirectoryIsNotAbandonedByItsVolume(t *testing.T) {
+// What a killed delete quarantined is kept while a volume has no other directory.
+func TestQuarantinedDirectoryOfAVolumeIsKept(t *testing.T) {
 	for _, subDir := range []string{"data", "team/da.ta-1%"} {
 		l := newLab(t)
 		id := l.createAs(t, l.classed("pvc-1", subDir, volume.OnDeleteDelete))
@@ -71,9 +71,9 @@ func TestTakenDirectoryIsNotAbandonedByItsVolume(t *testing.T) {
 		}
 		l.Store = l.start(t)
 		l.later(t)
-		taken, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/tmp/deleted*/precious"))
-		if err != nil || len(taken) != 1 {
-			t.Errorf("%s: taken are %q, %v", subDir, taken, err)
+		quarantined, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/tmp/deleted*/precious"))
+		if err != nil || len(quarantined) != 1 {
+			t.Errorf("%s: quarantined are %q, %v", subDir, quarantined, err)
 		}
 		l.delete(t, id)
 		l.mustHave(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// onePort cannot mount with another port.
+// onePort mounts with port=2050 only.
 type onePort struct{ session.Shares }
 
 func (o onePort) AcquireAny(ctx context.Context, export volume.Export, options []string) (*share.Handle, error) {
@@ -28,9 +28,9 @@ func (o onePort) AcquireAny(ctx context.Context, export volume.Export, options [
 	return o.Shares.AcquireAny(ctx, export, options)
 }
 
-// Reclaiming that could not begin for long does so when there is something to
-// reclaim, as whoever deleted it had the export mounted.
-func TestReclaimOfAnExportThatCameBack(t *testing.T) {
+// A deletion ends the backoff of an export that could not be mounted, since it has
+// mounted the export.
+func TestDeletionEndsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		s, err := New(t.Context(), Config{
@@ -83,8 +83,8 @@ func TestReclaimIsPacedAndCounted(t *testing.T) {
 	}
 }
 
-// What the server refuses to remove is in the health of every volume of the export.
-func TestHealthTellsWhatRemains(t *testing.T) {
+// What the server refuses to remove shows in the health of every volume of the export.
+func TestHealthShowsWhatRemains(t *testing.T) {
 	l := newLab(t)
 	id := l.create(t, "pvc-1")
 	l.reclaim.Wait()
@@ -94,7 +94,7 @@ func TestHealthTellsWhatRemains(t *testing.T) {
 		page, listErr := l.ListHealth(t.Context(), 0, "")
 		want := int(late.Refused)
 		if err := errors.Join(err, listErr); err != nil || len(found) != want || len(page.Volumes) != want {
-			t.Errorf("late are %+v: the health is %v, in the list %v, %v", late, found, page.Volumes, err)
+			t.Errorf("late trees %+v: the health is %v, in the list %v, %v", late, found, page.Volumes, err)
 		}
 		if want > 0 && (found[0].Reason != "DeletedVolumesRemain" || !strings.Contains(found[0].Message, late.Left)) {
 			t.Errorf("it says %+v", found[0])

@@ -79,7 +79,7 @@ func TestRetainOnAFullDisk(t *testing.T) {
 	l.mustHave(t, "pvc-1")
 }
 
-// sweep is what the reclaimer does on an export, at a later time.
+// sweep is the upkeep of retained directories at a later time.
 func (l *lab) sweep(t *testing.T, at *upkeep, age time.Duration) {
 	t.Helper()
 	root, err := os.OpenRoot(l.dir)

@@ -27,7 +27,7 @@ type Config struct {
 	Shares session.Shares
 	// MountOptions for calls that do not know those of the volume.
 	MountOptions []string
-	// ReclaimWorkers is how many entries of deleted volumes are removed at a time.
+	// ReclaimWorkers is how many directories of a deleted volume are emptied at a time.
 	ReclaimWorkers int
 	// ReclaimRate is how many entries of deleted volumes are removed a second on
 	// each export, 0 for as many as the server does.

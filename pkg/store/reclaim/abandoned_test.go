@@ -10,11 +10,11 @@ import (
 )
 
 func TestAbandonedTempFilesAreReclaimed(t *testing.T) {
-	l := newLab(t, Config{AbandonedAfter: -time.Minute}) // what was changed just now is old
+	l := newLab(t, Config{AbandonedAfter: -time.Minute}) // files changed just now count as old
 	l.put(t, ".nfs-csi/tmp/record-1700000000000000000-X")
 	l.put(t, ".nfs-csi/tmp/deleted0123456789abcdef-1700000000000000000-X.gone/file")
 	l.put(t, ".nfs-csi/tmp/kept0123456789abcdef-1700000000000000000-X.archived/file")
-	// Somebody else's symlinks, to what a copy would have in it.
+	// Symlinks of others, to what a copy would contain.
 	l.put(t, "victim/data/precious")
 	for i, target := range []string{filepath.Join(l.dir, "victim"), "../../victim"} {
 		for _, kind := range []string{"copy.volume.0123456789abcdef", "copy.snapshot.0123456789abcdef", "deleted0123456789abcdef"} {

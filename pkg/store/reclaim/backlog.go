@@ -1,6 +1,10 @@
 package reclaim
 
-import "github.com/nfs-csi/nfs-csi/pkg/volume"
+import (
+	"sync"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
 
 // Backlog is what is left of deleted volumes on an export, as far as known: the size
 // of a tree shows while it is being removed.
@@ -28,35 +32,41 @@ type Late struct {
 	Left string
 }
 
-// Backlog of every export that was scanned.
-func (r *Reclaimer) Backlog() []Backlog {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// backlogs of all exports that were scanned.
+type backlogs struct {
+	mu sync.Mutex
+	by map[volume.Export]*Backlog
+}
+
+func (b *backlogs) all() []Backlog {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var all []Backlog
-	for _, b := range r.backlog {
-		all = append(all, *b)
+	for _, one := range b.by {
+		all = append(all, *one)
 	}
 	return all
 }
 
-// Late returns the late trees of an export.
-func (r *Reclaimer) Late(export volume.Export) Late {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if b := r.backlog[export]; b != nil {
-		return b.Late
+func (b *backlogs) late(export volume.Export) Late {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if one := b.by[export]; one != nil {
+		return one.Late
 	}
 	return Late{}
 }
 
-// count changes the backlog of an export.
-func (r *Reclaimer) count(export volume.Export, change func(*Backlog)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := r.backlog[export]
-	if b == nil {
-		b = &Backlog{Export: export}
-		r.backlog[export] = b
+func (b *backlogs) update(export volume.Export, change func(*Backlog)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.by == nil {
+		b.by = map[volume.Export]*Backlog{}
 	}
-	change(b)
+	one := b.by[export]
+	if one == nil {
+		one = &Backlog{Export: export}
+		b.by[export] = one
+	}
+	change(one)
 }

@@ -17,9 +17,9 @@ func TestPace(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("21 at 10 a second took %s", took)
+			t.Errorf("21 calls at 10 a second took %s", took)
 		}
-		time.Sleep(time.Minute) // is not saved up
+		time.Sleep(time.Minute) // unused time does not accumulate
 		began = time.Now()
 		for range 11 {
 			if err := p.wait(t.Context()); err != nil {
@@ -27,13 +27,13 @@ func TestPace(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("11 after a pause took %s", took)
+			t.Errorf("11 calls after a pause took %s", took)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for _, p := range []*pace{p, newPace(0)} {
 			if err := p.wait(ctx); !errors.Is(err, context.Canceled) {
-				t.Errorf("when canceled: %v", err)
+				t.Errorf("canceled: %v", err)
 			}
 		}
 	})

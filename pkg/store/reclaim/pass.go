@@ -25,64 +25,55 @@ const namesAtATime = 256
 
 // pass over the trash of an export.
 type pass struct {
-	*Reclaimer
-	worker  *worker
-	export  volume.Export
-	cat     *catalog.Catalog
-	unmoved []string // abandoned trees in tmp, for which the trash had no space
-	pace    *pace
-	upkeep  func()
-	removed int64
+	cfg      Config
+	session  *session.Session
+	queue    *queue
+	wakeup   wakeup
+	backlogs *backlogs
+	pace     *pace
+	unmoved  []string // abandoned trees in tmp, for which the trash had no space
+	removed  int64
 }
 
-// empty makes a pass: it removes what is in the trash, and what dead processes left in
-// tmp, until nothing is left or all of it is due later.
-func (r *Reclaimer) empty(export volume.Export, w *worker) (removed int64, err error) {
-	r.mu.Lock()
-	options := w.options
-	r.mu.Unlock()
-	p := &pass{Reclaimer: r, worker: w, export: export, pace: newPace(r.cfg.Rate)}
-	t := session.Target{Key: session.Key{Export: export}, MountOptions: options}
-	err = r.cfg.Exports.Visit(r.ctx, t, func(ctx context.Context, x *session.Session) error {
-		if x.Cat == nil { // nothing was ever deleted here
-			return nil
-		}
-		p.cat = x.Cat
-		p.upkeep = func() { r.cfg.Upkeep(ctx, x, w.waiting) }
-		unmoved, failed := endAbandoned(ctx, x, r.cfg.AbandonedAfter)
-		p.unmoved = unmoved
-		return errors.Join(failed, p.serveAll())
-	})
-	return p.removed, err
+// run removes what is in the trash, and what dead processes left in tmp, until nothing
+// is left or all of it is due later.
+func (p *pass) run(ctx context.Context, x *session.Session) error {
+	if x.Cat == nil { // nothing was ever deleted here
+		return nil
+	}
+	p.session = x
+	unmoved, err := endAbandoned(ctx, x, p.cfg.AbandonedAfter)
+	p.unmoved = unmoved
+	return errors.Join(err, p.serveAll(ctx))
 }
 
-func (p *pass) serveAll() error {
-	for p.ctx.Err() == nil {
-		if err := p.serveFresh(); err != nil {
+func (p *pass) serveAll(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := p.serveFresh(ctx); err != nil {
 			return err
 		}
-		p.upkeep()
-		e := p.worker.queue.next(time.Now())
+		p.cfg.Upkeep(ctx, p.session, p.wakeup.pending)
+		e := p.queue.next(time.Now())
 		if e == nil {
 			return nil
 		}
-		if err := p.serve(e); err != nil {
+		if err := p.serve(ctx, e); err != nil {
 			return err
 		}
 	}
-	return p.ctx.Err()
+	return ctx.Err()
 }
 
 // serveFresh gives new trees their first slices.
-func (p *pass) serveFresh() error {
-	q := &p.worker.queue
+func (p *pass) serveFresh(ctx context.Context) error {
+	q := p.queue
 	for {
 		if err := p.scan(); err != nil {
 			return err
 		}
 		found := len(q.fresh)
 		for e := q.nextFresh(); e != nil; e = q.nextFresh() {
-			if err := p.serve(e); err != nil {
+			if err := p.serve(ctx, e); err != nil {
 				return err
 			}
 		}
@@ -95,20 +86,17 @@ func (p *pass) serveFresh() error {
 
 // scan enqueues what is new in the trash.
 func (p *pass) scan() error {
-	select {
-	case <-p.worker.wake: // it announced what is found now
-	default:
-	}
+	p.wakeup.consume() // it announced what is found now
 	var found int64
 	add := func(dir string, names []string) {
 		for _, name := range names {
-			p.worker.queue.add(path.Join(dir, name))
+			p.queue.add(path.Join(dir, name))
 		}
 		found += int64(len(names))
 	}
 	add("", p.unmoved)
-	err := list(p.cat.Meta(), catalog.TrashDir, func(names []string) { add(catalog.TrashDir, names) })
-	p.count(p.export, func(b *Backlog) { b.Trees = found })
+	err := list(p.session.Cat.Meta(), catalog.TrashDir, func(names []string) { add(catalog.TrashDir, names) })
+	p.update(func(b *Backlog) { b.Trees = found })
 	return err
 }
 
@@ -133,12 +121,12 @@ func list(root *os.Root, name string, do func([]string)) error {
 }
 
 // serve gives a tree a slice. An error concerns the whole export.
-func (p *pass) serve(e *trashEntry) error {
+func (p *pass) serve(ctx context.Context, e *trashEntry) error {
 	parent, err := p.parent(e)
 	if err != nil {
 		return err
 	}
-	s := p.newSlice(e)
+	s := p.newSlice(ctx, e)
 	defer s.alarm.Stop()
 	removed, err := tree.Removal{
 		Workers: p.cfg.Workers,
@@ -148,60 +136,66 @@ func (p *pass) serve(e *trashEntry) error {
 			}
 			return s.before(ctx, changes)
 		},
-		Found: func(n int64) { p.count(p.export, func(b *Backlog) { b.Entries += n }) },
-	}.Remove(p.ctx, parent, path.Base(e.name))
+		Found: func(n int64) { p.update(func(b *Backlog) { b.Entries += n }) },
+	}.Remove(ctx, parent, path.Base(e.name))
 	p.removed += removed
-	p.count(p.export, func(b *Backlog) {
+	p.update(func(b *Backlog) {
 		b.Removed += removed
 		if err == nil {
 			b.Trees--
 		}
 	})
-	late, failed := p.classify(err)
+	late, failed := classify(ctx, err)
 	if err == nil {
-		p.worker.queue.done(e)
-	} else if p.worker.queue.requeue(e, time.Now(), s.progress.Load(), late, leftOf(e, err)) {
-		p.logLate(e)
+		p.queue.done(e)
+	} else if p.queue.requeue(e, time.Now(), s.progress.Load(), late, leftOf(e, err)) {
+		p.logLate(ctx, e)
 	}
 	p.countLate()
 	return failed
 }
 
-func (p *pass) newSlice(e *trashEntry) *slice {
-	s := &slice{first: e.slices == 0, waiting: p.worker.waiting, serve: p.serveFresh, extend: p.extend}
+func (p *pass) newSlice(ctx context.Context, e *trashEntry) *slice {
+	s := &slice{
+		first: e.slices == 0, waiting: p.wakeup.pending,
+		serve:  func() error { return p.serveFresh(ctx) },
+		extend: func(now time.Time) bool { return p.extend(ctx, now) },
+	}
 	s.start(e.slice())
 	return s
 }
 
-func (p *pass) extend(now time.Time) bool {
-	ok, newlyLate := p.worker.queue.extend(now)
+func (p *pass) extend(ctx context.Context, now time.Time) bool {
+	ok, newlyLate := p.queue.extend(now)
 	if newlyLate {
-		p.logLate(p.worker.queue.current)
+		p.logLate(ctx, p.queue.current)
 		p.countLate()
 	}
 	return ok
 }
 
 func (p *pass) countLate() {
-	late := p.worker.queue.countLate()
-	p.count(p.export, func(b *Backlog) { b.Late = late })
+	late := p.queue.countLate()
+	p.update(func(b *Backlog) { b.Late = late })
 }
+
+func (p *pass) update(change func(*Backlog)) { p.backlogs.update(p.session.Key.Export, change) }
 
 // parent is the directory that holds a tree.
 func (p *pass) parent(e *trashEntry) (*os.File, error) {
 	if path.Dir(e.name) == catalog.TrashDir {
-		return p.cat.Trash()
+		return p.session.Cat.Trash()
 	}
-	dir, _, err := p.cat.Temp("")
+	dir, _, err := p.session.Cat.Temp("")
 	return dir, err
 }
 
 // classify returns why a tree is late, if it is, or what is wrong with the whole export.
-func (p *pass) classify(err error) (late reason, failed error) {
+func classify(ctx context.Context, err error) (late reason, failed error) {
 	switch {
 	case err == nil, errors.Is(err, errSliceOver):
 		return onTime, nil
-	case p.ctx.Err() != nil, errors.Is(err, unix.ESTALE):
+	case ctx.Err() != nil, errors.Is(err, unix.ESTALE):
 		return onTime, err
 	case errors.Is(err, tree.ErrWritten):
 		return written, nil
@@ -218,8 +212,8 @@ func leftOf(e *trashEntry, err error) error {
 }
 
 // logLate logs why a tree is late.
-func (p *pass) logLate(e *trashEntry) {
-	log := klog.FromContext(p.ctx).WithValues(logkeys.Export, p.export.String(), logkeys.Directory, path.Join(volume.MetaDir, e.name))
+func (p *pass) logLate(ctx context.Context, e *trashEntry) {
+	log := klog.FromContext(ctx).WithValues(logkeys.Export, p.session.Key.Export.String(), logkeys.Directory, path.Join(volume.MetaDir, e.name))
 	switch e.late {
 	case long:
 		log.Info("A deleted volume takes long to remove. From now on it is removed after all others")

@@ -31,8 +31,8 @@ func TestReclaimTakesTurns(t *testing.T) {
 	})
 }
 
-// Two that are large come to their end together.
-func TestReclaimIsShared(t *testing.T) {
+// Two large volumes shrink together.
+func TestReclaimSharesTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, Config{Rate: 100})
 		names := []string{l.fill(t, "a", 800), l.fill(t, "b", 800)}
@@ -44,15 +44,15 @@ func TestReclaimIsShared(t *testing.T) {
 		for _, name := range names {
 			files, err := filepath.Glob(filepath.Join(l.dir, ".nfs-csi/trash", name+".*", "*"))
 			if err != nil || len(files) > 400 || len(files) < 50 {
-				t.Errorf("%d of %s are left, %v", len(files), name, err)
+				t.Errorf("%d files of %s are left, %v, want 50 to 400", len(files), name, err)
 			}
 		}
 		time.Sleep(5 * time.Second)
 	})
 }
 
-// A large volume is put last after a while, and goes all the same.
-func TestReclaimOfALargeVolume(t *testing.T) {
+// A large volume is removed after all others in the end, but it is removed.
+func TestReclaimLargeVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, Config{Rate: 10})
 		l.discard(t, l.fill(t, "large", 800))
@@ -61,7 +61,7 @@ func TestReclaimOfALargeVolume(t *testing.T) {
 		time.Sleep(fullSlice)
 		synctest.Wait()
 		if b := l.Backlog()[0]; b.Late != (Late{Long: 1}) || b.Trees != 2 {
-			t.Errorf("backlog %+v, want one that takes long", b)
+			t.Errorf("backlog %+v, want one long volume", b)
 		}
 		time.Sleep(2 * manySlices * fullSlice)
 		synctest.Wait()
@@ -71,8 +71,8 @@ func TestReclaimOfALargeVolume(t *testing.T) {
 	})
 }
 
-// writer fills a deleted volume, as somebody who has it mounted: always, or when it
-// is empty.
+// writer writes to a deleted volume, as a client that has it mounted: always, or when
+// it is empty.
 func (l *lab) writer(t *testing.T, name string, every time.Duration, always bool) (stop func()) {
 	t.Helper()
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -98,9 +98,9 @@ func (l *lab) writer(t *testing.T, name string, every time.Duration, always bool
 	return func() { close(end); <-ended }
 }
 
-// A volume that is written to as fast as it is emptied holds up no other. It is put
-// last, which the metrics tell, and goes when that ends.
-func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
+// A volume that is written to as fast as it is emptied delays no other. It is late, as
+// the metrics show, and removed when the writes end.
+func TestReclaimWhileWritten(t *testing.T) {
 	for what, tt := range map[string]struct {
 		every  time.Duration
 		always bool
@@ -116,7 +116,7 @@ func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
 				time.Sleep((manySlices + 4) * fullSlice)
 				synctest.Wait()
 				if b := l.Backlog()[0]; b.Late.Written+b.Late.Long != 1 || !tt.always && b.Late.Written != 1 || b.Trees != 1 {
-					t.Errorf("backlog %+v, want one that is late", b)
+					t.Errorf("backlog %+v, want one late volume", b)
 				}
 				for i := range 3 {
 					l.discard(t, l.fill(t, fmt.Sprint("pvc-", i), 5))
@@ -124,7 +124,7 @@ func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
 				time.Sleep(fullSlice)
 				synctest.Wait()
 				if n := l.inTrash(t, "pvc-"); n != 0 {
-					t.Errorf("%d wait for the busy one", n)
+					t.Errorf("%d volumes wait for the busy one", n)
 				}
 				stop()
 				time.Sleep(2 * lateMax)

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// take is what gets the next slice.
-func (q *queue) take(now time.Time) *trashEntry {
-	if d := q.nextFresh(); d != nil {
-		return d
+// pop dequeues the tree that gets the next slice.
+func (q *queue) pop(now time.Time) *trashEntry {
+	if e := q.nextFresh(); e != nil {
+		return e
 	}
 	return q.next(now)
 }
 
-// order is whose turn it is, n times, where none of them comes to an end.
+// order lists the trees that get the next n slices, where none is finished.
 func (q *queue) order(n int, now time.Time) string {
 	var names []string
 	for range n {
-		d := q.take(now)
-		if d == nil {
+		e := q.pop(now)
+		if e == nil {
 			names = append(names, "-")
 			continue
 		}
-		names = append(names, d.name)
-		q.requeue(d, now, true, onTime, nil)
+		names = append(names, e.name)
+		q.requeue(e, now, true, onTime, nil)
 	}
 	return strings.Join(names, " ")
 }
 
-func TestQueueTakesTurns(t *testing.T) {
+func TestQueueIsRoundRobin(t *testing.T) {
 	var q queue
 	for _, name := range []string{"a", "b", "a", "c"} {
 		q.add(name)
@@ -42,17 +42,17 @@ func TestQueueTakesTurns(t *testing.T) {
 	}
 	q.add("new")
 	if got := q.order(5, now); got != "new b c a new" {
-		t.Errorf("with a new one the order is %s", got)
+		t.Errorf("with a new tree the order is %s", got)
 	}
 	for len(q.known) > 0 {
-		q.done(q.take(now))
+		q.done(q.pop(now))
 	}
-	if d := q.take(now); d != nil {
-		t.Errorf("there is %s", d.name)
+	if e := q.pop(now); e != nil {
+		t.Errorf("%s is left", e.name)
 	}
 }
 
-func TestQueuePutsLast(t *testing.T) {
+func TestQueueOfLateTrees(t *testing.T) {
 	why := errors.New("why")
 	for _, late := range []reason{written, refused} {
 		q, now := queue{}, time.Now()
@@ -61,12 +61,12 @@ func TestQueuePutsLast(t *testing.T) {
 		q.order(4, now)
 		q.add("late")
 		for wait := lateMin; wait < 3*lateMax; wait *= 2 {
-			d := q.take(now)
-			if d.name != "late" {
-				t.Fatalf("it is the turn of %s", d.name)
+			e := q.pop(now)
+			if e.name != "late" {
+				t.Fatalf("next is %s, want late", e.name)
 			}
-			if news := q.requeue(d, now, true, late, why); news != (wait == lateMin) {
-				t.Errorf("after %s: that it is late is news: %v", wait, news)
+			if newlyLate := q.requeue(e, now, true, late, why); newlyLate != (wait == lateMin) {
+				t.Errorf("after %s: newly late is %v", wait, newlyLate)
 			}
 			due, ok := q.due()
 			if want := now.Add(min(wait, lateMax)); !ok || !due.Equal(want) {
@@ -76,28 +76,28 @@ func TestQueuePutsLast(t *testing.T) {
 				t.Errorf("before it is due the order is %s", got)
 			}
 			for _, other := range q.ready {
-				other.slices = 1 // or it would be a long one
+				other.slices = 1 // keeps it from becoming a long one
 			}
 			now = due
 		}
 		if l := q.countLate(); l.Written+l.Refused != 1 || (l.Refused == 1) != (late == refused) || (l.Left == "why") != (late == refused) {
 			t.Errorf("%s: %+v", late, l)
 		}
-		q.done(q.take(now))
+		q.done(q.pop(now))
 		if l := q.countLate(); l != (Late{}) {
-			t.Errorf("when it is gone: %+v", l)
+			t.Errorf("when it is done: %+v", l)
 		}
 	}
 }
 
-// All that take long have together as much time as one that does not.
-func TestQueueOfLongOnes(t *testing.T) {
+// All long trees together get as much time as one that is on time.
+func TestQueueOfLongTrees(t *testing.T) {
 	q, now := queue{}, time.Now()
 	q.add("x")
 	q.add("y")
 	q.order(3*manySlices, now)
 	if l := q.countLate(); l != (Late{Long: 2}) {
-		t.Errorf("late are %+v", l)
+		t.Errorf("counted %+v", l)
 	}
 	q.add("a")
 	q.add("b")
@@ -109,43 +109,43 @@ func TestQueueOfLongOnes(t *testing.T) {
 	}
 }
 
-// One that is alone goes on, and is a long one in the end.
-func TestQueueOfOne(t *testing.T) {
+// The only tree gets one slice after the other, and becomes a long one.
+func TestQueueOfOneTree(t *testing.T) {
 	q, now := queue{}, time.Now()
 	q.add("x")
-	q.requeue(q.take(now), now, true, onTime, nil)
-	d := q.take(now)
-	for i := d.slices + 1; i <= 2*manySlices; i++ {
-		if ok, news := q.extend(now); !ok || news != (i == manySlices) {
-			t.Errorf("slice %d: goes on %v, is news %v", i, ok, news)
+	q.requeue(q.pop(now), now, true, onTime, nil)
+	e := q.pop(now)
+	for i := e.slices + 1; i <= 2*manySlices; i++ {
+		if ok, newlyLate := q.extend(now); !ok || newlyLate != (i == manySlices) {
+			t.Errorf("slice %d: extended is %v, newly late %v", i, ok, newlyLate)
 		}
 	}
 	if l := q.countLate(); l != (Late{Long: 1}) {
-		t.Errorf("late are %+v", l)
+		t.Errorf("counted %+v", l)
 	}
 	q.add("y")
 	q.requeue(q.nextFresh(), now, true, onTime, nil)
 	if ok, _ := q.extend(now); ok {
-		t.Error("it goes on while another waits")
+		t.Error("it was extended while another was ready")
 	}
-	q.requeue(d, now, true, onTime, nil)
+	q.requeue(e, now, true, onTime, nil)
 	if l := q.countLate(); l != (Late{Long: 1}) {
-		t.Errorf("late are %+v", l)
+		t.Errorf("counted %+v", l)
 	}
 }
 
-func TestQueueOfFutileOnes(t *testing.T) {
+func TestQueueOfFutileSlices(t *testing.T) {
 	q, now := queue{}, time.Now()
 	q.add("x")
 	for i := 1; ; i++ {
-		d := q.take(now)
-		length, limit := d.slice()
+		e := q.pop(now)
+		length, limit := e.slice()
 		if length > fullSlice || limit < length || limit > longestSlice {
-			t.Errorf("slice %d is %s long, %s at most", i, length, limit)
+			t.Errorf("the length of slice %d is %s, its limit %s", i, length, limit)
 		}
-		if q.requeue(d, now, false, onTime, nil) {
+		if q.requeue(e, now, false, onTime, nil) {
 			if i != futileSlices {
-				t.Errorf("after %d slices it is a long one", i)
+				t.Errorf("it became a long one after %d slices, want %d", i, futileSlices)
 			}
 			break
 		}
@@ -161,10 +161,10 @@ func TestQueueIsBounded(t *testing.T) {
 		t.Errorf("%d are known, want %d", len(q.known), maxQueue)
 	}
 	for range maxQueue {
-		q.requeue(q.take(now), now, true, refused, errors.New("why"))
+		q.requeue(q.pop(now), now, true, refused, errors.New("why"))
 	}
-	q.add("new") // does not wait until one of them ends
-	if d := q.nextFresh(); d == nil || d.name != "new" || len(q.known) != maxQueue {
-		t.Errorf("it is the turn of %+v, and %d are known", d, len(q.known))
+	q.add("new") // does not wait for the others
+	if e := q.nextFresh(); e == nil || e.name != "new" || len(q.known) != maxQueue {
+		t.Errorf("next is %+v, and %d are known", e, len(q.known))
 	}
 }

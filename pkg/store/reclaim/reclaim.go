@@ -6,7 +6,6 @@ package reclaim
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -17,30 +16,11 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
+// retryMin and retryMax bound the backoff after a pass that failed.
 const (
-	// AbandonedAfter is the age from which a temporary file counts as left by a dead
-	// process; a live one, also of another controller, needs it for seconds.
-	AbandonedAfter = time.Hour
-	// debounce is how long no volume may be deleted before a pass begins: less than
-	// anybody waits for space.
-	debounce = 50 * time.Millisecond
 	retryMin = time.Second
 	retryMax = 5 * time.Minute
 )
-
-// Config of a Reclaimer.
-type Config struct {
-	Exports *session.Exports
-	// Workers is how many directories of a deleted volume are emptied at a time.
-	Workers int
-	// Rate is how many entries are removed a second on each export, 0 for no limit.
-	Rate int
-	// Upkeep is called on each export before a tree that has had a slice gets its next
-	// one, and when nothing is left. It returns early when waiting does.
-	Upkeep func(ctx context.Context, x *session.Session, waiting func() bool)
-	// Debounce and AbandonedAfter are 0 for the defaults, other than in tests.
-	Debounce, AbandonedAfter time.Duration
-}
 
 // Reclaimer empties the trash of exports. Each export has a goroutine of its own while
 // it has trash, so that a dead server delays no other.
@@ -53,31 +33,27 @@ type Reclaimer struct {
 	mu      sync.Mutex
 	seen    map[volume.Export]bool
 	running map[volume.Export]*worker
-	backlog map[volume.Export]*Backlog
+
+	backlogs backlogs
 }
 
 // worker empties the trash of one export.
 type worker struct {
-	wake    chan struct{} // a token wakes the goroutine
-	options []string      // of the mount, from the last Kick; guarded by Reclaimer.mu
+	wakeup  wakeup
+	options []string // of the mount, from the last Kick; guarded by Reclaimer.mu
 	queue   queue
 }
 
 // New checks the configuration. Close the Reclaimer after use.
 func New(ctx context.Context, cfg Config) (*Reclaimer, error) {
-	if cfg.Exports == nil || cfg.Upkeep == nil || cfg.Workers < 1 || cfg.Rate < 0 {
-		return nil, errors.New("reclaim: exports, upkeep, at least one worker and a rate that is not negative are needed")
-	}
-	if cfg.Debounce == 0 {
-		cfg.Debounce = debounce
-	}
-	if cfg.AbandonedAfter == 0 {
-		cfg.AbandonedAfter = AbandonedAfter
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	return &Reclaimer{
 		cfg: cfg, ctx: ctx, stop: stop,
-		seen: map[volume.Export]bool{}, running: map[volume.Export]*worker{}, backlog: map[volume.Export]*Backlog{},
+		seen: map[volume.Export]bool{}, running: map[volume.Export]*worker{},
 	}, nil
 }
 
@@ -91,6 +67,12 @@ func (r *Reclaimer) Close() {
 
 // Wait waits until no export has anything left to reclaim.
 func (r *Reclaimer) Wait() { r.wg.Wait() }
+
+// Backlog of every export that was scanned.
+func (r *Reclaimer) Backlog() []Backlog { return r.backlogs.all() }
+
+// Late returns the late trees of an export.
+func (r *Reclaimer) Late(export volume.Export) Late { return r.backlogs.late(export) }
 
 // Resume continues with what an earlier process left on the export, once per export.
 func (r *Reclaimer) Resume(t session.Target) {
@@ -113,31 +95,21 @@ func (r *Reclaimer) Kick(t session.Target) {
 	}
 	w := r.running[export]
 	if w == nil {
-		w = &worker{wake: make(chan struct{}, 1)}
+		w = &worker{wakeup: newWakeup()}
 		r.running[export] = w
 		r.wg.Go(func() { r.run(export, w) })
 	}
 	w.options = t.MountOptions
-	w.requeue()
+	w.wakeup.request()
 }
 
-// waiting reports whether there may be new trash.
-func (w *worker) waiting() bool { return len(w.wake) > 0 }
-
-func (w *worker) requeue() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run makes a pass for every wake-up, after a failure (with backoff) and when a late
+// run makes a pass for every wakeup, after a failure (with backoff) and when a late
 // tree is due, until nothing is left.
 func (r *Reclaimer) run(export volume.Export, w *worker) {
 	log := klog.FromContext(r.ctx).WithValues(logkeys.Export, export.String())
 	backoff := retryMin
-	for !r.idle(export, w.wake) {
-		r.debounce(w.wake)
+	for !r.idle(export, w.wakeup) {
+		r.debounce(w.wakeup)
 		removed, err := r.empty(export, w)
 		if r.ctx.Err() != nil {
 			return
@@ -148,39 +120,39 @@ func (r *Reclaimer) run(export volume.Export, w *worker) {
 		if err == nil {
 			backoff = retryMin
 			if due, ok := w.queue.due(); ok {
-				r.wait(time.Until(due), w.wake)
-				w.requeue()
+				r.wait(time.Until(due), w.wakeup)
+				w.wakeup.request()
 			}
 			continue
 		}
 		log.Error(err, "Failed to reclaim deleted volumes", logkeys.RetryIn, backoff)
 		r.wait(retryMin, nil)
 		// A deletion shows that the export can be used again.
-		r.wait(backoff-retryMin, w.wake)
+		r.wait(backoff-retryMin, w.wakeup)
 		backoff = min(2*backoff, retryMax)
-		w.requeue()
+		w.wakeup.request()
 	}
 }
 
-func (r *Reclaimer) wait(delay time.Duration, wake <-chan struct{}) {
+func (r *Reclaimer) wait(delay time.Duration, wakeup wakeup) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-wake:
+	case <-wakeup:
 	case <-r.ctx.Done():
 	}
 }
 
 // debounce waits until deletions pause, 20 times as long at most: the callers are
 // answered first, and one pass removes what they deleted.
-func (r *Reclaimer) debounce(wake chan struct{}) {
+func (r *Reclaimer) debounce(wakeup wakeup) {
 	enough := time.NewTimer(20 * r.cfg.Debounce)
 	defer enough.Stop()
 	for {
 		quiet := time.NewTimer(r.cfg.Debounce)
 		select {
-		case <-wake:
+		case <-wakeup:
 			quiet.Stop()
 		case <-quiet.C:
 			return
@@ -194,15 +166,24 @@ func (r *Reclaimer) debounce(wake chan struct{}) {
 	}
 }
 
-// idle consumes a wake-up; without one the export's goroutine is to end.
-func (r *Reclaimer) idle(export volume.Export, wake chan struct{}) bool {
+// idle consumes a wakeup; without one the export's goroutine is to end.
+func (r *Reclaimer) idle(export volume.Export, wakeup wakeup) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-wake:
+	if wakeup.consume() {
 		return r.ctx.Err() != nil
-	default:
-		delete(r.running, export)
-		return true
 	}
+	delete(r.running, export)
+	return true
+}
+
+// empty makes a pass over the export's trash.
+func (r *Reclaimer) empty(export volume.Export, w *worker) (removed int64, err error) {
+	r.mu.Lock()
+	options := w.options
+	r.mu.Unlock()
+	p := &pass{cfg: r.cfg, queue: &w.queue, wakeup: w.wakeup, backlogs: &r.backlogs, pace: newPace(r.cfg.Rate)}
+	t := session.Target{Key: session.Key{Export: export}, MountOptions: options}
+	err = r.cfg.Exports.Visit(r.ctx, t, p.run)
+	return p.removed, err
 }

@@ -40,7 +40,7 @@ func TestDebounce(t *testing.T) {
 				var wg sync.WaitGroup
 				defer wg.Wait()
 				defer stop()
-				wake := make(chan struct{}, 1)
+				wake := newWakeup()
 				wg.Go(func() {
 					for range tt.deletions {
 						time.Sleep(500 * time.Millisecond)
