@@ -112,19 +112,6 @@ func TestArchiveOfAVolumeThatIsGone(t *testing.T) {
 	l.mustHave(t, live("team")...)
 }
 
-func TestArchiveNames(t *testing.T) {
-	long := strings.Repeat("é", 127)
-	n := 0
-	for subDir := range archiveNames(volume.ID{SubDir: "a/" + long, Name: long}) {
-		if err := volume.CheckSubDir(subDir); err != nil {
-			t.Errorf("%s: %v", subDir, err)
-		}
-		if n++; n == 5 {
-			break
-		}
-	}
-}
-
 // killedDelete kills the delete of a volume at each of its steps in turn,
 // repeats it, and has the outcome checked.
 func killedDelete(t *testing.T, minSteps int, arrange func(*lab) volume.ID, check func(*lab)) {

@@ -57,10 +57,8 @@ func TestShareWithinAShareIsSparedOnAFullDisk(t *testing.T) {
 	l := newLab(t)
 	l.createOn(t, l.shareWithin(t, "team"), "pvc-1")
 	l.put(t, "team/pvc-1/precious")
-	d := &deletion{Store: l.Store, id: l.id("team")}
 	err := l.exports.On(t.Context(), l.anyShare(l.export, "team", nil), func(ctx context.Context, x *session.Session) error {
-		d.Session = x
-		return d.inPlace(ctx, unix.ENOSPC)
+		return l.deletion(l.id("team")).InPlace(ctx, x, unix.ENOSPC)
 	})
 	if !errors.Is(err, volume.ErrOwned) || !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want ErrOwned, and that there is no room", err)

@@ -20,19 +20,6 @@ const (
 	sweepAtATime = 500
 )
 
-// noteRetained notes for repeated calls that the directory stays. On a full disk the
-// volume's ID is enough where it says so too.
-func (d *deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
-	err := d.Step(ctx, "note that it is retained")
-	if err == nil {
-		err = d.Cat.NoteRetained(rec)
-	}
-	if fsat.IsFull(err) && d.cfg.volumes().Policy(catalog.Record{}, d.id) == volume.OnDeleteRetain {
-		return nil
-	}
-	return err
-}
-
 // sweepRetained removes notes of directories that are gone, and old ones, as far as one
 // sweep gets. The clock is that of the server, which notes when they were written.
 func (u *upkeep) sweepRetained(ctx context.Context, x *session.Session, clock func(context.Context) (time.Time, error)) (err error) {

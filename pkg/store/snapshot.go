@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
+	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
 	"github.com/nfs-csi/nfs-csi/pkg/store/legacy"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
@@ -214,7 +215,7 @@ func (s *Store) deleteSnapshot(ctx context.Context, x *session.Session, id volum
 		if err := x.Cat.EndStagings(x.Key.SubDir, ""); err != nil {
 			return err
 		}
-		return s.deleteTarball(ctx, x, id)
+		return deletion.Tarball(ctx, x, id)
 	case err != nil:
 		return err
 	case rec.ID != id.String():

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -62,6 +63,32 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	}
 	s.known.saw(want.SubDir, made.ID)
 	return made, nil
+}
+
+// Delete ends a volume by its policy: its directory goes to the trash, whose removal
+// takes place later, is retained, or is archived. A volume that is gone is no error.
+//
+// Errors: volume.ErrOwned when the directory holds or lies in another live volume,
+// volume.ErrInUse, those of share.Cache.
+func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string) error {
+	if err := volume.CheckSubDir(id.SubDir); err != nil { // never the export itself
+		return fmt.Errorf("delete volume %s: %w", id, err)
+	}
+	t := s.anyShare(id.Export, id.SubDir, mountOptions)
+	err := s.copies.volumes.End(ctx, t.Key, id.Name)
+	if err == nil {
+		err = s.exports.On(ctx, t, s.deletion(id).Run)
+	}
+	if err != nil {
+		return fmt.Errorf("delete volume %s: %w", id, err)
+	}
+	s.known.forget(id)
+	s.reclaim.Kick(t)
+	return nil
+}
+
+func (s *Store) deletion(id volume.ID) *deletion.Deletion {
+	return deletion.New(deletion.Config{Volumes: s.cfg.volumes(), Workers: s.cfg.ReclaimWorkers, Free: s.copies.Free}, id)
 }
 
 // Get finds a volume: by its record, or one of a predecessor by its directory.

@@ -1,4 +1,6 @@
-package store
+// Package deletion ends volumes: their directories are quarantined and go to the trash,
+// are retained, or are archived beside where they were.
+package deletion
 
 import (
 	"context"
@@ -15,56 +17,53 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Delete ends a volume, by its policy: its directory goes to the trash, whose
-// removal takes place later, is kept, or is kept under another name. A volume
-// that is gone is no error, also when its directory has become that of another.
-//
-// Errors: volume.ErrOwned when the directory holds or lies in another live
-// volume, those of share.Cache.
-func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string) error {
-	if err := volume.CheckSubDir(id.SubDir); err != nil { // never the export itself
-		return fmt.Errorf("delete volume %s: %w", id, err)
-	}
-	t := s.anyShare(id.Export, id.SubDir, mountOptions)
-	if err := s.copies.volumes.End(ctx, t.Key, id.Name); err != nil {
-		return fmt.Errorf("delete volume %s: %w", id, err)
-	}
-	d := &deletion{Store: s, id: id}
-	err := s.exports.On(ctx, t, func(ctx context.Context, x *session.Session) error {
-		d.Session = x
-		err := x.Open()
-		if err == nil {
-			err = d.delete(ctx)
-		}
-		if fsat.IsFull(err) {
-			err = d.inPlace(ctx, err)
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("delete volume %s: %w", id, err)
-	}
-	s.known.forget(id)
-	s.reclaim.Kick(t)
-	return nil
+// Config of deletions.
+type Config struct {
+	Volumes volumes.Config
+	// Workers is how many entries are removed at a time from a directory that a full
+	// disk has no room to quarantine.
+	Workers int
+	// Free returns volume.ErrInUse while a copy is being made of the volume.
+	Free func(session.Key) error
 }
 
-// deletion of a volume's directory, and of its record if it has one.
-type deletion struct {
-	*Store
+// Deletion of a volume's directory, and of its record if it has one.
+type Deletion struct {
 	*session.Session
+	cfg  Config
 	id   volume.ID
 	held *catalog.Held // nil for a volume of a predecessor
-	// first is the record as the call first saw it. If it begins anew, as when the
-	// mount was stale, another volume's may be there, also of the same ID.
+	// first is the record as the call first saw it. When the call is run again, as where
+	// the mount was stale, another volume's may be there, also of the same ID.
 	first catalog.Record
 }
 
-func (d *deletion) delete(ctx context.Context) error {
+// New returns the deletion of a volume, which may be run more than once.
+func New(cfg Config, id volume.ID) *Deletion { return &Deletion{cfg: cfg, id: id} }
+
+// Run ends the volume by its policy: its directory goes to the trash, is retained, or is
+// archived. A volume that is gone is no error, also when its directory has become that
+// of another.
+//
+// Errors: volume.ErrOwned when the directory holds or lies in another live volume,
+// volume.ErrInUse.
+func (d *Deletion) Run(ctx context.Context, x *session.Session) error {
+	d.Session = x
+	err := x.Open()
+	if err == nil {
+		err = d.delete(ctx)
+	}
+	if fsat.IsFull(err) {
+		err = d.InPlace(ctx, x, err)
+	}
+	return err
+}
+
+func (d *Deletion) delete(ctx context.Context) error {
 	held, err := d.Cat.Hold(d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.held = nil
-		if err := d.copies.Free(d.Key); err != nil {
+		if err := d.cfg.Free(d.Key); err != nil {
 			return err
 		}
 		return d.withoutRecord(ctx)
@@ -76,13 +75,13 @@ func (d *deletion) delete(ctx context.Context) error {
 	if held.Record().Shared == catalog.SharedDirectory {
 		return errors.Join(d.deleteShared(ctx), held.Close())
 	}
-	if err = d.copies.Free(d.Key); err == nil {
+	if err = d.cfg.Free(d.Key); err == nil {
 		err = d.withRecord(ctx)
 	}
 	return errors.Join(err, d.held.Close())
 }
 
-func (d *deletion) withRecord(ctx context.Context) error {
+func (d *Deletion) withRecord(ctx context.Context) error {
 	rec := d.held.Record()
 	owner, err := volume.ParseID(rec.ID)
 	if err != nil {
@@ -100,14 +99,14 @@ func (d *deletion) withRecord(ctx context.Context) error {
 			return err
 		}
 	}
-	policy := d.cfg.volumes().Policy(rec, d.id)
+	policy := d.cfg.Volumes.Policy(rec, d.id)
 	if rec.Adopted {
 		if err := d.spareShares(policy); err != nil {
 			return err
 		}
 	}
-	mine, err := d.dispose(ctx, policy)
-	if err != nil || !mine {
+	own, err := d.dispose(ctx, policy)
+	if err != nil || !own {
 		return err
 	}
 	return d.forget(ctx, policy)
@@ -115,7 +114,7 @@ func (d *deletion) withRecord(ctx context.Context) error {
 
 // forget removes the record. Last: as long as there is something that a repeated call
 // must do, there is the record, and nobody can adopt the directory.
-func (d *deletion) forget(ctx context.Context, policy volume.OnDelete) error {
+func (d *Deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 	rec := d.held.Record()
 	if policy == volume.OnDeleteRetain {
 		if err := d.noteRetained(ctx, rec); err != nil {
@@ -129,7 +128,7 @@ func (d *deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 }
 
 // removeRecord removes the record that is held, and before it what leads to it.
-func (d *deletion) removeRecord() error {
+func (d *Deletion) removeRecord() error {
 	rec := d.held.Record()
 	if err := volumes.ForgetName(d.Cat, rec, d.id); err != nil {
 		return err
@@ -144,18 +143,18 @@ func (d *deletion) removeRecord() error {
 
 // dispose does what the policy says with the directory. It was not the volume's
 // any more when the volume turns out to have been deleted meanwhile.
-func (d *deletion) dispose(ctx context.Context, policy volume.OnDelete) (mine bool, err error) {
+func (d *Deletion) dispose(ctx context.Context, policy volume.OnDelete) (own bool, err error) {
 	switch policy {
 	case volume.OnDeleteRetain:
-		return d.mine()
+		return d.stillOwned()
 	case volume.OnDeleteArchive:
 		return d.archive(ctx)
 	}
-	taken, err := d.takeMine(ctx, catalog.QuarantineKind(d.Key.SubDir))
-	if err != nil || !taken.mine {
+	q, err := d.quarantineOwn(ctx, catalog.QuarantineKind(d.Key.SubDir))
+	if err != nil || !q.own {
 		return false, err
 	}
-	if err := d.discardTaken(ctx, taken.name); err != nil {
+	if err := d.discard(ctx, q.name); err != nil {
 		return false, err
 	}
 	if err := d.Step(ctx, "prune parents"); err != nil {
@@ -164,10 +163,10 @@ func (d *deletion) dispose(ctx context.Context, policy volume.OnDelete) (mine bo
 	return true, fsat.Prune(d.Root, d.id.SubDir)
 }
 
-// mine tells whether the directory still is that of the volume, or of none. A call
+// stillOwned tells whether the directory still is that of the volume, or of none. A call
 // can be held up by the network for as long as it likes. If another controller has
 // deleted the volume meanwhile, the directory may have become that of a later one.
-func (d *deletion) mine() (bool, error) {
+func (d *Deletion) stillOwned() (bool, error) {
 	if d.held != nil {
 		if still, err := d.held.Exists(); err != nil || still {
 			return still, err
@@ -195,7 +194,7 @@ func (d *deletion) mine() (bool, error) {
 }
 
 // deleteShared ends a volume of a shared directory, which is no more than its record.
-func (d *deletion) deleteShared(ctx context.Context) error {
+func (d *Deletion) deleteShared(ctx context.Context) error {
 	held, err := d.Cat.Hold(volumes.SharedPath(d.id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -1,4 +1,4 @@
-package store
+package deletion
 
 import (
 	"context"
@@ -10,14 +10,16 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// inPlace deletes a volume where it is, as a disk may be so full that there is no
+// InPlace deletes a volume where it is, as a disk may be so full that there is no
 // room for the trash, or for a name in it. It returns why where it does not come to
 // that.
-func (d *deletion) inPlace(ctx context.Context, why error) error {
+func (d *Deletion) InPlace(ctx context.Context, x *session.Session, why error) error {
+	d.Session = x
 	if err := d.Look(); err != nil {
 		return err
 	}
@@ -32,13 +34,13 @@ func (d *deletion) inPlace(ctx context.Context, why error) error {
 	}
 	defer dir.Close()
 	// What is open now is the volume's as long as the record that is seen now is.
-	if mine, err := d.hold(ctx); err != nil || !mine {
+	if own, err := d.hold(ctx); err != nil || !own {
 		return errors.Join(why, err)
 	}
 	if d.held != nil {
 		defer d.held.Close() //nolint:errcheck // only read
 	}
-	if err := empty(ctx, dir, d.cfg.ReclaimWorkers); err != nil {
+	if err := empty(ctx, dir, d.cfg.Workers); err != nil {
 		return errors.Join(why, err)
 	}
 	return d.endInPlace(ctx, at)
@@ -57,7 +59,7 @@ func enterLocked(at fsat.Place) (*os.Root, error) {
 }
 
 // hold tells whether the volume is there to be deleted, and holds its record.
-func (d *deletion) hold(ctx context.Context) (mine bool, err error) {
+func (d *Deletion) hold(ctx context.Context) (own bool, err error) {
 	var rec catalog.Record
 	d.held = nil
 	if d.Cat != nil {
@@ -71,19 +73,19 @@ func (d *deletion) hold(ctx context.Context) (mine bool, err error) {
 	if d.held == nil {
 		return d.holdsNone(ctx)
 	}
-	policy := d.cfg.volumes().Policy(rec, d.id)
-	mine = rec.Same(d.first) && policy == volume.OnDeleteDelete
-	if mine && rec.Adopted {
+	policy := d.cfg.Volumes.Policy(rec, d.id)
+	own = rec.Same(d.first) && policy == volume.OnDeleteDelete
+	if own && rec.Adopted {
 		err = d.spareShares(policy)
 	}
-	if !mine || err != nil {
+	if !own || err != nil {
 		return false, errors.Join(err, d.held.Close())
 	}
 	return true, nil
 }
 
 // holdsNone is hold for a volume that has no record.
-func (d *deletion) holdsNone(ctx context.Context) (mine bool, err error) {
+func (d *Deletion) holdsNone(ctx context.Context) (own bool, err error) {
 	if d.first.Name != "" {
 		return false, nil // it had one
 	}
@@ -94,10 +96,10 @@ func (d *deletion) holdsNone(ctx context.Context) (mine bool, err error) {
 	if err := d.spareOthers(policy); err != nil || d.Cat == nil {
 		return err == nil, err
 	}
-	return d.mine()
+	return d.stillOwned()
 }
 
-func (d *deletion) endInPlace(ctx context.Context, at fsat.Place) error {
+func (d *Deletion) endInPlace(ctx context.Context, at fsat.Place) error {
 	if err := d.Step(ctx, "remove directory in its place"); err != nil {
 		return err
 	}

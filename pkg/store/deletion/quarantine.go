@@ -1,4 +1,4 @@
-package store
+package deletion
 
 import (
 	"context"
@@ -14,35 +14,35 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// taken is a directory by its name in TempDir; empty if there was none. What was
+// quarantined is a directory by its name in TempDir; empty if there was none. What was
 // not the volume's is where it was.
-type taken struct {
+type quarantined struct {
 	name string
-	mine bool
+	own  bool
 }
 
-// takeMine takes the directory if it is that of the volume.
-func (d *deletion) takeMine(ctx context.Context, kind string) (taken, error) {
-	name, err := d.take(ctx, kind)
+// quarantineOwn takes the directory if it is that of the volume.
+func (d *Deletion) quarantineOwn(ctx context.Context, kind string) (quarantined, error) {
+	name, err := d.quarantine(ctx, kind)
 	if err != nil {
-		return taken{}, err
+		return quarantined{}, err
 	}
 	if d.held == nil && name == "" {
-		return taken{mine: true}, nil
+		return quarantined{own: true}, nil
 	}
 	if err := d.Step(ctx, "see whose directory it was"); err != nil {
-		return taken{}, err
+		return quarantined{}, err
 	}
-	mine, err := d.mine()
-	if err == nil && !mine {
+	own, err := d.stillOwned()
+	if err == nil && !own {
 		err = d.putBack(name)
 	}
-	return taken{name, mine}, err
+	return quarantined{name, own}, err
 }
 
-// take renames the volume's directory, however much is in it, and returns its new
+// quarantine renames the volume's directory, however much is in it, and returns its new
 // name; none if there is no directory.
-func (d *deletion) take(ctx context.Context, kind string) (name string, err error) {
+func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, err error) {
 	temp, name, err := d.Cat.Temp(kind)
 	if err != nil {
 		return "", err
@@ -76,7 +76,7 @@ func (d *deletion) take(ctx context.Context, kind string) (name string, err erro
 	return "", fmt.Errorf("%w: %s is being replaced: %w", volume.ErrInProgress, d.id.SubDir, err)
 }
 
-// lookAgain is directoryNow for a place; a parent that is gone has nothing in it.
+// lookAgain is fsat.DirectoryNow for a place; a parent that is gone has nothing in it.
 func lookAgain(p fsat.Place) (bool, fs.FileInfo, error) {
 	there, info, err := fsat.DirectoryNow(p.Parent, p.Name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,8 +87,8 @@ func lookAgain(p fsat.Place) (bool, fs.FileInfo, error) {
 
 // putBack gives a directory back that is another volume's. Where it is gone, it was
 // the volume's own, and whoever ended that has discarded it.
-func (d *deletion) putBack(taken string) error {
-	if taken == "" {
+func (d *Deletion) putBack(name string) error {
+	if name == "" {
 		return nil
 	}
 	temp, _, err := d.Cat.Temp("")
@@ -100,22 +100,22 @@ func (d *deletion) putBack(taken string) error {
 		return err
 	}
 	defer to.Close()
-	return fsat.IgnoreNotExist(fsat.Place{At: temp, Name: taken}.Rename(to))
+	return fsat.IgnoreNotExist(fsat.Place{At: temp, Name: name}.Rename(to))
 }
 
-// discardTaken moves to the trash what was taken by this call or, where it found
+// discard moves to the trash what was quarantined by this call or, where it found
 // no directory, by an earlier one that did not get further.
-func (d *deletion) discardTaken(ctx context.Context, taken string) error {
+func (d *Deletion) discard(ctx context.Context, name string) error {
 	if err := d.Step(ctx, "move directory to trash"); err != nil {
 		return err
 	}
-	if taken != "" {
-		return d.Cat.DiscardQuarantined(d.id.SubDir, taken)
+	if name != "" {
+		return d.Cat.DiscardQuarantined(d.id.SubDir, name)
 	}
-	return d.discardAllTaken()
+	return d.discardQuarantined()
 }
 
-func (d *deletion) discardAllTaken() error {
+func (d *Deletion) discardQuarantined() error {
 	names, err := d.Cat.Temporary(catalog.QuarantineKind(d.Key.SubDir))
 	for _, name := range names {
 		err = errors.Join(err, d.Cat.DiscardQuarantined(d.id.SubDir, path.Base(name)))
@@ -123,10 +123,10 @@ func (d *deletion) discardAllTaken() error {
 	return err
 }
 
-// finishTaken is discardTaken for a volume of which nothing else is left.
-func (d *deletion) finishTaken() error {
-	if mine, err := d.mine(); err != nil || !mine {
+// finishDiscard is discard for a volume of which nothing else is left.
+func (d *Deletion) finishDiscard() error {
+	if own, err := d.stillOwned(); err != nil || !own {
 		return err
 	}
-	return d.discardAllTaken()
+	return d.discardQuarantined()
 }

@@ -1,4 +1,4 @@
-package store
+package deletion
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // withoutRecord deletes a volume that was made by a predecessor, or is gone.
-func (d *deletion) withoutRecord(ctx context.Context) error {
+func (d *Deletion) withoutRecord(ctx context.Context) error {
 	next, err := d.Cat.Reuse(d.id.SubDir)
 	if err == nil {
 		klog.FromContext(ctx).Info("The directory is on its way to the next volume of its claim: nothing deleted", "id", d.id.String(), "next", next.ID)
@@ -43,7 +43,7 @@ func (d *deletion) withoutRecord(ctx context.Context) error {
 }
 
 // legacy ends the volume of a directory that no record says anything of.
-func (d *deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
+func (d *Deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
 	if err := d.spareOthers(policy); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (d *deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
 
 // spareOthers refuses a directory without a record that lies around or within a volume
 // that has one: it must not take that with it.
-func (d *deletion) spareOthers(policy volume.OnDelete) error {
+func (d *Deletion) spareOthers(policy volume.OnDelete) error {
 	if err := d.Records().CheckNotNested(d.id.SubDir); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (d *deletion) spareOthers(policy volume.OnDelete) error {
 
 // spareShares refuses a directory that the driver has not made and that is a share, or
 // lies in one, unless it stays as it is.
-func (d *deletion) spareShares(policy volume.OnDelete) error {
+func (d *Deletion) spareShares(policy volume.OnDelete) error {
 	switch {
 	case policy == volume.OnDeleteRetain:
 		return nil
@@ -73,16 +73,16 @@ func (d *deletion) spareShares(policy volume.OnDelete) error {
 }
 
 // finish ends what a process was killed in, which may have been nothing.
-func (d *deletion) finish(ctx context.Context, policy volume.OnDelete) error {
+func (d *Deletion) finish(ctx context.Context, policy volume.OnDelete) error {
 	if policy == volume.OnDeleteArchive {
 		return d.finishArchive(ctx)
 	}
-	return d.finishTaken()
+	return d.finishDiscard()
 }
 
 // lastPolicy is that of a volume which has no record, or has none any more.
-func (d *deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
-	policy := d.cfg.volumes().Policy(catalog.Record{}, d.id)
+func (d *Deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
+	policy := d.cfg.Volumes.Policy(catalog.Record{}, d.id)
 	if d.Cat == nil || policy == volume.OnDeleteRetain {
 		return policy, nil
 	}

@@ -1,4 +1,4 @@
-package store
+package deletion
 
 import (
 	"context"
@@ -25,22 +25,22 @@ const (
 
 // archive takes the directory away, as a delete does, and puts it beside where it
 // was under a name that nobody has.
-func (d *deletion) archive(ctx context.Context) (mine bool, err error) {
-	taken, err := d.takeMine(ctx, catalog.ArchivingKind(d.Key.SubDir))
-	if err != nil || !taken.mine {
+func (d *Deletion) archive(ctx context.Context) (own bool, err error) {
+	q, err := d.quarantineOwn(ctx, catalog.ArchivingKind(d.Key.SubDir))
+	if err != nil || !q.own {
 		return false, err
 	}
 	return true, d.finishArchive(ctx)
 }
 
-// finishArchive archives what was taken, also by a call that was killed.
-func (d *deletion) finishArchive(ctx context.Context) error {
+// finishArchive archives what was quarantined, also by a call that was killed.
+func (d *Deletion) finishArchive(ctx context.Context) error {
 	names, err := d.Cat.Temporary(catalog.ArchivingKind(d.Key.SubDir))
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := d.archiveTaken(ctx, path.Base(name)); err != nil {
+		if err := d.archiveQuarantined(ctx, path.Base(name)); err != nil {
 			return err
 		}
 	}
@@ -50,10 +50,10 @@ func (d *deletion) finishArchive(ctx context.Context) error {
 	return nil
 }
 
-// archiveTaken takes the new name under a record of its own for the moment of the
+// archiveQuarantined takes the new name under a record of its own for the moment of the
 // rename: rename(2) would put an empty directory there out of the way, and that
 // could be a volume just made.
-func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
+func (d *Deletion) archiveQuarantined(ctx context.Context, name string) error {
 	temp, _, err := d.Cat.Temp("")
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
 		if reserved.SubDir == "" {
 			continue
 		}
-		free, err := d.archiveAs(ctx, fsat.Place{At: temp, Name: taken}, subDir)
+		free, err := d.archiveAs(ctx, fsat.Place{At: temp, Name: name}, subDir)
 		if err == nil {
 			err = d.Step(ctx, "release archive")
 		}
@@ -85,7 +85,7 @@ func (d *deletion) archiveTaken(ctx context.Context, taken string) error {
 
 // archiveAs renames the directory, unless there is one of that name: then both
 // are kept.
-func (d *deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string) (free bool, err error) {
+func (d *Deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string) (free bool, err error) {
 	to, err := fsat.MakePlace(d.Root, subDir)
 	if err != nil {
 		return false, err
