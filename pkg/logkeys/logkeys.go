@@ -28,7 +28,7 @@ const (
 
 // Copies.
 const (
-	Operation      = "operation"
+	Staging        = "staging"
 	CapacityBytes  = "capacityBytes"
 	ContentBytes   = "contentBytes"
 	ContentEntries = "contentEntries"

@@ -16,8 +16,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// createFrom makes a volume with content, or finds it. Its directory is made in
-// the catalog's tmp and renamed to its place when it is whole.
+// createFrom makes a volume with content, or finds it. Its directory is made in a
+// staging directory and renamed to its place when it is complete.
 //
 // Errors besides those of Create: volume.ErrInProgress, volume.ErrNotFound and
 // volume.ErrSnapshotNotFound of the source.
@@ -58,7 +58,7 @@ func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog
 		if err := volumes.Whole(ctx, x, have); err != nil {
 			return Created{}, err
 		}
-		// A killed call may have left the operation behind that it had just finished.
+		// A call killed at its end may have left its staging directory.
 		if err := x.Cat.EndStagings(x.Key.SubDir, ""); err != nil {
 			return Created{}, err
 		}
@@ -73,7 +73,7 @@ func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog
 		want.Capacity, err = from.choose(req.Size)
 	}
 	if err != nil {
-		// Nor can anybody else go on with it: take back what a killed call left.
+		// No other call can complete it either: take back what a killed one left.
 		return Created{}, errors.Join(err, x.Cat.EndStagings(x.Key.SubDir, ""), unclaimCopy(ctx, x, want))
 	}
 	c := volumes.NewClaim(x, req.volume(), want, s.copies.busy)
@@ -81,24 +81,24 @@ func (s *Store) createCopy(ctx context.Context, x *session.Session, want catalog
 		return Created{}, err
 	}
 	want = c.Record()
-	var op *operation
+	var st *staging
 	if err = c.CheckOnlyOne(ctx); err == nil {
-		op, err = beginOperation(ctx, x, catalog.SnapshotData)
+		st, err = newStaging(ctx, x, catalog.SnapshotData)
 	}
 	if err == nil {
-		err = op.unlessTaken(s.makeCopy(ctx, op, from, want, t))
+		err = st.explain(s.makeCopy(ctx, st, from, want, t))
 	}
 	if err != nil {
-		if op != nil && ctx.Err() == nil {
-			err = errors.Join(err, op.end(ctx))
+		if st != nil && ctx.Err() == nil {
+			err = errors.Join(err, st.end(ctx))
 		}
 		return Created{}, errors.Join(err, unclaimCopy(ctx, x, want))
 	}
 	return volumes.Of(want)
 }
 
-// findWhole finds the volume if it was made before. A directory that no volume
-// owns is not adopted here: it has other content.
+// findWhole finds the volume if an earlier call has made it. A directory without an
+// owner is not adopted: it has other content.
 func findWhole(x *session.Session, want catalog.Record, size SizeRange) (have catalog.Record, found bool, err error) {
 	there, _, err := fsat.DirectoryNow(x.Root, want.SubDir)
 	if err != nil {
@@ -116,8 +116,8 @@ func findWhole(x *session.Session, want catalog.Record, size SizeRange) (have ca
 	return have, there, volumes.SameRequest(have, want, size)
 }
 
-// choose the capacity of a volume with this content: that of its source where none is
-// asked for. No capacity is enforced, so content of any size fits.
+// choose the capacity of a volume with this content: that of the source where none is
+// requested. No capacity is enforced, so content of any size fits.
 func (c *content) choose(size SizeRange) (int64, error) {
 	capacity, err := size.Choose()
 	switch {
@@ -129,54 +129,53 @@ func (c *content) choose(size SizeRange) (int64, error) {
 	return c.capacity, nil
 }
 
-func (s *Store) makeCopy(ctx context.Context, op *operation, from *content, want catalog.Record, t copyjob.Task) error {
-	there, _, err := fsat.DirectoryNow(op.Root, want.SubDir)
+func (s *Store) makeCopy(ctx context.Context, st *staging, from *content, want catalog.Record, t copyjob.Task) error {
+	there, _, err := fsat.DirectoryNow(st.Root, want.SubDir)
 	if err != nil {
 		return err
 	}
 	if !there {
-		if err := op.Step(ctx, "copy"); err != nil {
+		if err := st.Step(ctx, "copy"); err != nil {
 			return err
 		}
-		if err := s.fillVolume(ctx, op, from, want, t); err != nil {
+		if err := s.fillVolume(ctx, st, from, want, t); err != nil {
 			return err
 		}
-		if err := op.Step(ctx, "put copy in its place"); err != nil {
+		if err := st.Step(ctx, "put copy in its place"); err != nil {
 			return err
 		}
-		// The record may have gone with a delete that did not know of this.
-		if _, err := op.Cat.Read(want.SubDir); errors.Is(err, fs.ErrNotExist) {
+		// A delete that did not know of the copy may have removed the record.
+		if _, err := st.Cat.Read(want.SubDir); errors.Is(err, fs.ErrNotExist) {
 			return errUnclaimed
 		} else if err != nil {
 			return err
 		}
-		if err := op.placeVolume(want.SubDir); err != nil {
+		if err := st.placeVolume(want.SubDir); err != nil {
 			return err
 		}
-		// Nor may it go without one, should another controller have failed and taken
-		// the record back just now.
-		c := volumes.NewClaim(op.Session, volumes.Request{}, want, s.copies.busy)
+		// Another controller whose copy failed may have removed the record just now.
+		c := volumes.NewClaim(st.Session, volumes.Request{}, want, s.copies.busy)
 		if err := c.Take(ctx); err != nil {
 			return err
 		}
 		want = c.Record()
 	}
-	if err := volumes.Whole(ctx, op.Session, want); err != nil {
+	if err := volumes.Whole(ctx, st.Session, want); err != nil {
 		return err
 	}
-	if err := op.Step(ctx, "end copy"); err != nil {
+	if err := st.Step(ctx, "end copy"); err != nil {
 		return err
 	}
-	if err := op.end(ctx); err != nil {
+	if err := st.end(ctx); err != nil {
 		return err
 	}
-	return op.Step(ctx, "answer")
+	return st.Step(ctx, "answer")
 }
 
-// fillVolume copies the content and gives its directory the owner and mode that
-// the class asks for; what it does not say stays as it is in the source.
-func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, want catalog.Record, t copyjob.Task) error {
-	data, err := op.openData()
+// fillVolume copies the content and sets the owner and mode of the class on its
+// directory. What the class leaves open is as in the source.
+func (s *Store) fillVolume(ctx context.Context, st *staging, from *content, want catalog.Record, t copyjob.Task) error {
+	data, err := st.openData()
 	if err != nil {
 		return err
 	}
@@ -186,7 +185,7 @@ func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, wa
 			return err
 		}
 	}
-	if err := op.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
+	if err := st.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
 		return err
 	}
 	if err := volumes.Own(data, want); err != nil || want.Mode == 0 {
@@ -195,12 +194,12 @@ func (s *Store) fillVolume(ctx context.Context, op *operation, from *content, wa
 	return data.Chmod(want.Mode)
 }
 
-// unclaimCopy takes back what was made for a volume whose copy failed, for the
-// caller may give up for good. The record stays while another controller may be
-// making the volume, and when this one is only told to stop.
+// unclaimCopy takes back the record of a volume whose copy failed, since the caller may
+// never retry. The record stays while another controller may be making the volume, and
+// when this process only stops.
 func unclaimCopy(ctx context.Context, x *session.Session, want catalog.Record) error {
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // as said
+		return nil //nolint:nilerr // this process stops
 	}
 	others, err := x.Cat.Temporary(catalog.StagingKind(x.Key.SubDir))
 	if err != nil || len(others) > 0 {
@@ -213,6 +212,6 @@ func unclaimCopy(ctx context.Context, x *session.Session, want catalog.Record) e
 	if err != nil || have.Name != want.Name {
 		return err
 	}
-	// Looks for the directory after that: an operation is there until its directory is.
+	// In this order: there is a staging directory until the volume's directory exists.
 	return volumes.TakeBack(x, have)
 }

@@ -25,14 +25,14 @@ type GroupRequest struct {
 	AllowWrites bool
 }
 
-// Handle is a volume ID, and the text of it that the caller knows the volume by.
+// Handle is a volume ID and the caller's spelling of it.
 type Handle struct {
 	volume.ID
 	Text string
 }
 
-// Group is a group snapshot. All of it is on one export, also where its sources
-// are on several, so that one rename makes it and one ends it.
+// Group is a group snapshot. All of it is on one export, even if its sources are on
+// several, so that one rename creates it and one removes it.
 type Group struct {
 	ID      volume.GroupID
 	Members []Snapshot
@@ -43,13 +43,13 @@ func groupKey(id volume.GroupID) session.Key {
 	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, catalog.GroupPath(id.Name))}
 }
 
-// CreateGroup makes snapshots of several volumes, all or none, or finds those that
-// an earlier call has made. They show all volumes as they were at one time: NFS
-// can stop nobody from writing, so that is looked at in the end.
+// CreateGroup makes snapshots of several volumes, all or none, or finds those that an
+// earlier call has made. They show all volumes as of one time. NFS cannot suspend
+// writes, so CreateGroup checks at the end whether there were any.
 //
-// Errors: volume.ErrWritten when it is not so, volume.ErrSnapshotDiffers when there is a group of this name of other
-// volumes, volume.ErrInvalid, volume.ErrNotFound, volume.ErrInProgress, those of
-// share.Cache.
+// Errors: volume.ErrWritten when there were, volume.ErrSnapshotDiffers when a group of
+// other volumes has this name, volume.ErrInvalid, volume.ErrNotFound,
+// volume.ErrInProgress, those of share.Cache.
 func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error) {
 	dir, err := volume.DirName(req.Name)
 	if err == nil {
@@ -82,8 +82,8 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 	return made, nil
 }
 
-// inOrder sorts the sources: the same ones are the same request, in any order and
-// in any form of their IDs.
+// inOrder sorts the sources: neither their order nor the form of their IDs tells
+// requests apart.
 func inOrder(sources []Handle) ([]Handle, error) {
 	if len(sources) == 0 {
 		return nil, fmt.Errorf("%w: no source volumes", volume.ErrInvalid)
@@ -97,7 +97,7 @@ func inOrder(sources []Handle) ([]Handle, error) {
 	return sources, nil
 }
 
-// source names the volume in the same way whatever form of its ID was given.
+// source is the same for all forms of the volume's ID.
 func (h Handle) source() string { return (&Source{Volume: &h.ID}).String() }
 
 func sourcesOf(list []Handle) string {

@@ -16,14 +16,14 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// groupCopy is a group snapshot in the making.
+// groupCopy makes a group snapshot.
 type groupCopy struct {
-	store *Store
-	id    volume.GroupID
-	req   GroupRequest
-	from  []*content
-	began []time.Time // by the clock of each source's server
-	op    *operation
+	store   *Store
+	id      volume.GroupID
+	req     GroupRequest
+	from    []*content
+	began   []time.Time // by the clock of each source's server
+	staging *staging
 }
 
 func (s *Store) createGroup(ctx context.Context, x *session.Session, id volume.GroupID, req GroupRequest, t copyjob.Task) (Group, error) {
@@ -35,14 +35,14 @@ func (s *Store) createGroup(ctx context.Context, x *session.Session, id volume.G
 	if err := g.open(ctx, x); err != nil {
 		return Group{}, err
 	}
-	op, err := beginOperation(ctx, x)
+	st, err := newStaging(ctx, x)
 	if err != nil {
 		return Group{}, err
 	}
-	g.op = op
+	g.staging = st
 	if err := g.take(ctx, t); err != nil {
 		if ctx.Err() == nil {
-			err = errors.Join(err, op.end(ctx))
+			err = errors.Join(err, st.end(ctx))
 		}
 		return Group{}, err
 	}
@@ -55,8 +55,8 @@ func (g *groupCopy) close() {
 	}
 }
 
-// open opens all sources before the first is copied: one that is not there fails
-// at once, and none is deleted meanwhile.
+// open opens all sources before the first is copied: a missing one fails at once, and
+// none is deleted meanwhile.
 func (g *groupCopy) open(ctx context.Context, x *session.Session) error {
 	for _, source := range g.req.Sources {
 		c, err := g.store.openSource(ctx, &Source{Volume: &source.ID}, x)
@@ -81,27 +81,27 @@ func (g *groupCopy) open(ctx context.Context, x *session.Session) error {
 func (g *groupCopy) take(ctx context.Context, t copyjob.Task) error {
 	rec := catalog.Group{Name: g.req.Name, ID: g.id.String(), Created: time.Now().UTC()}
 	if err := g.fill(ctx, &rec, t); err != nil {
-		return g.op.unlessTaken(err)
+		return g.staging.explain(err)
 	}
-	if err := g.op.Cat.WriteGroup(g.op.name, rec); err != nil {
+	if err := g.staging.Cat.WriteGroup(g.staging.name, rec); err != nil {
 		return err
 	}
-	if err := g.op.Step(ctx, "put group in its place"); err != nil {
+	if err := g.staging.Step(ctx, "put group in its place"); err != nil {
 		return err
 	}
-	err := g.op.place(catalog.GroupPath(g.id.Name))
-	if errors.Is(err, errFaster) {
-		err = g.op.end(ctx)
+	err := g.staging.place(catalog.GroupPath(g.id.Name))
+	if errors.Is(err, errExists) {
+		err = g.staging.end(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return g.op.Step(ctx, "answer")
+	return g.staging.Step(ctx, "answer")
 }
 
-// fill copies one member after the other and notes them in the group's record.
+// fill copies the members in turn and adds them to the group's record.
 func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, t copyjob.Task) error {
-	defer g.op.keepAlive(ctx)()
+	defer g.staging.heartbeat(ctx)()
 	for i, source := range g.req.Sources {
 		member := volume.SnapshotID{Export: g.id.Export, Group: g.id.Name, Name: strconv.Itoa(i + 1), Source: source.Name}
 		snap := catalog.Snapshot{Name: g.req.Name, ID: member.String(), SourceID: source.Text, Capacity: g.from[i].capacity, Created: rec.Created}
@@ -114,28 +114,27 @@ func (g *groupCopy) fill(ctx context.Context, rec *catalog.Group, t copyjob.Task
 }
 
 func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog.Snapshot, t copyjob.Task) error {
-	if err := g.op.Step(ctx, "copy member"); err != nil {
+	if err := g.staging.Step(ctx, "copy member"); err != nil {
 		return err
 	}
 	data := path.Join(name, catalog.SnapshotData)
-	// Not MkdirAll: an operation that was ended must not come back without the
+	// Not MkdirAll: a staging directory that was ended must not reappear without the
 	// members it had.
 	for _, dir := range []string{name, data} {
-		if err := g.op.Cat.Meta().Mkdir(path.Join(g.op.name, dir), 0o700); err != nil {
+		if err := g.staging.Cat.Meta().Mkdir(path.Join(g.staging.name, dir), 0o700); err != nil {
 			return err
 		}
 	}
-	if err := g.op.copyInto(ctx, data, g.from[i], g.store.cfg.CopyWorkers, t); err != nil {
+	if err := g.staging.copyInto(ctx, data, g.from[i], g.store.cfg.CopyWorkers, t); err != nil {
 		return err
 	}
 	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
-	tellCopied(ctx, *rec, t.Progress)
-	return g.op.Cat.WriteSnapshot(path.Join(g.op.name, name), *rec)
+	logCopied(ctx, *rec, t.Progress)
+	return g.staging.Cat.WriteSnapshot(path.Join(g.staging.name, name), *rec)
 }
 
-// unchanged returns volume.ErrWritten when a source has changed since the first
-// was begun to be copied. If none has, all of them have been copied as they were
-// at that time.
+// unchanged returns volume.ErrWritten when a source has changed since the copy of the
+// first one started. If none has, the members show all sources as of that time.
 func (g *groupCopy) unchanged(ctx context.Context) error {
 	for i, began := range g.began {
 		source := g.req.Sources[i].Text

@@ -11,11 +11,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// sameGroup finds the group that was made before; fs.ErrNotExist if there is none.
+// sameGroup finds the group of an earlier call; fs.ErrNotExist if there is none.
 func sameGroup(cat *catalog.Catalog, id volume.GroupID, sources []Handle) (Group, error) {
 	rec, err := cat.ReadGroup(id.Name)
 	if err != nil {
@@ -56,10 +57,10 @@ func groupOf(cat session.Records, rec catalog.Group) (Group, error) {
 	return g, nil
 }
 
-// GetGroup returns the group, or volume.ErrSnapshotNotFound. Members, if not
-// empty, are what the caller believes to be in it.
+// GetGroup returns the group, or volume.ErrSnapshotNotFound. Members, if not empty, are
+// the IDs of the snapshots that the caller expects.
 //
-// Errors: volume.ErrInvalid when other members are, those of share.Cache.
+// Errors: volume.ErrInvalid when the members differ, those of share.Cache.
 func (s *Store) GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (Group, error) {
 	k := groupKey(id)
 	t := s.anyShare(k.Export, k.SubDir, mountOptions)
@@ -84,7 +85,7 @@ func (s *Store) GetGroup(ctx context.Context, id volume.GroupID, members, mountO
 	return found, nil
 }
 
-// sameMembers compares what a caller believes to be in the group, if it says so.
+// sameMembers checks the members that a caller expects, if any.
 func sameMembers(rec catalog.Group, members []string) error {
 	if len(members) == 0 {
 		return nil
@@ -100,11 +101,11 @@ func sameMembers(rec catalog.Group, members []string) error {
 	return nil
 }
 
-// DeleteGroup moves the group with its members to the trash. One that is gone is
-// no error.
+// DeleteGroup moves the group with its members to the trash. It is no error if it does
+// not exist.
 //
 // Errors: volume.ErrInUse while a volume is being made from a member,
-// volume.ErrInvalid when other members are in it, those of share.Cache.
+// volume.ErrInvalid when the members differ, those of share.Cache.
 func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
 	k := groupKey(id)
 	t := s.anyShare(k.Export, k.SubDir, mountOptions)
@@ -128,7 +129,7 @@ func (s *Store) deleteGroup(ctx context.Context, x *session.Session, id volume.G
 	case err != nil:
 		return err
 	case rec.ID != id.String():
-		klog.FromContext(ctx).Info("The group snapshot is gone and its name is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
+		klog.FromContext(ctx).Info("Nothing to delete: the group snapshot is gone and another one has its name", logkeys.GroupSnapshotID, id.String(), logkeys.Owner, rec.ID)
 		return nil
 	}
 	if err := sameMembers(rec, members); err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
 	"github.com/nfs-csi/nfs-csi/pkg/store/legacy"
@@ -28,23 +29,22 @@ type SnapshotRequest struct {
 	MountOptions []string
 }
 
-// Snapshot is a snapshot that is whole. There are no others: what is being made
-// has no name yet.
+// Snapshot is a complete snapshot. One that is being made has no name yet.
 type Snapshot struct {
 	ID volume.SnapshotID
-	// SourceID is the ID of the volume, as it was given when the snapshot was made.
+	// SourceID is the volume ID in the request that made the snapshot.
 	SourceID string
-	// Capacity that the volume had when the snapshot was made, in bytes, 0 when it is
-	// not known: a claim of that size is what the snapshot is restored into.
+	// Capacity of the volume when the snapshot was made, in bytes, 0 if unknown. A claim
+	// that restores the snapshot has at least this size.
 	Capacity int64
-	// Bytes of its files, without compression or sharing taken into account. As no
-	// capacity is enforced, they may be more.
+	// Bytes in its files, without compression or shared blocks. They may exceed the
+	// capacity, which is not enforced.
 	Bytes   int64
 	Entries int64
 	Created time.Time
 }
 
-// snapshotPlace is where the snapshot lies in the catalog.
+// snapshotPlace is the path of the snapshot in the catalog.
 func snapshotPlace(id volume.SnapshotID) string {
 	if id.Group != "" {
 		return catalog.MemberPath(id.Group, id.Name)
@@ -52,17 +52,17 @@ func snapshotPlace(id volume.SnapshotID) string {
 	return catalog.SnapshotPath(id.Name)
 }
 
-// snapshotKey cannot be that of a volume, whose directory is not in the catalog.
+// snapshotKey is never that of a volume: no volume is in the catalog's directory.
 func snapshotKey(id volume.SnapshotID) session.Key {
 	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, snapshotPlace(id))}
 }
 
-// CreateSnapshot copies the volume as it is, or finds the snapshot that an
-// earlier call has made. Pods may go on writing meanwhile: each file is as it
-// was at some time during the call.
+// CreateSnapshot copies the volume as it is, or finds the snapshot that an earlier call
+// has made. Pods may write meanwhile: each file is as it was at some time during the
+// call.
 //
-// Errors: volume.ErrSnapshotDiffers when there is a snapshot of this name of
-// another volume, volume.ErrNotFound, volume.ErrInProgress, those of share.Cache.
+// Errors: volume.ErrSnapshotDiffers when a snapshot of another volume has this name,
+// volume.ErrNotFound, volume.ErrInProgress, those of share.Cache.
 func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
 	dir, err := volume.DirName(req.Name)
 	if err != nil {
@@ -100,21 +100,20 @@ func (s *Store) createSnapshot(ctx context.Context, x *session.Session, id volum
 		return Snapshot{}, err
 	}
 	defer from.close()
-	op, err := beginOperation(ctx, x, catalog.SnapshotData)
+	st, err := newStaging(ctx, x, catalog.SnapshotData)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := op.unlessTaken(s.takeSnapshot(ctx, op, from, id, req, t)); err != nil {
+	if err := st.explain(s.takeSnapshot(ctx, st, from, id, req, t)); err != nil {
 		if ctx.Err() == nil {
-			err = errors.Join(err, op.end(ctx))
+			err = errors.Join(err, st.end(ctx))
 		}
 		return Snapshot{}, err
 	}
 	return sameSnapshot(x.Cat, id, req.Source)
 }
 
-// sameSnapshot finds the snapshot that was made before; fs.ErrNotExist if there
-// is none.
+// sameSnapshot finds the snapshot of an earlier call; fs.ErrNotExist if there is none.
 func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) (Snapshot, error) {
 	rec, err := cat.ReadSnapshot(snapshotPlace(id))
 	if err != nil {
@@ -130,7 +129,7 @@ func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) 
 	return snapshotOf(rec)
 }
 
-// sameVolume compares all that tells volumes apart.
+// sameVolume compares IDs without their policies, which do not identify a volume.
 func sameVolume(a, b volume.ID) bool {
 	a.OnDelete, b.OnDelete = "", ""
 	return a == b
@@ -144,47 +143,47 @@ func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
 }
 
-func (s *Store) takeSnapshot(ctx context.Context, op *operation, from *content, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) error {
+func (s *Store) takeSnapshot(ctx context.Context, st *staging, from *content, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) error {
 	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Capacity: from.capacity, Created: time.Now().UTC()}
-	if err := op.Step(ctx, "copy"); err != nil {
+	if err := st.Step(ctx, "copy"); err != nil {
 		return err
 	}
-	if err := op.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
+	if err := st.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
 		return err
 	}
 	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
-	if err := op.Cat.WriteSnapshot(op.name, rec); err != nil {
+	if err := st.Cat.WriteSnapshot(st.name, rec); err != nil {
 		return err
 	}
-	tellCopied(ctx, rec, t.Progress)
-	if err := op.Step(ctx, "put snapshot in its place"); err != nil {
+	logCopied(ctx, rec, t.Progress)
+	if err := st.Step(ctx, "put snapshot in its place"); err != nil {
 		return err
 	}
-	err := op.place(snapshotPlace(id))
-	if errors.Is(err, errFaster) {
-		err = op.end(ctx)
+	err := st.place(snapshotPlace(id))
+	if errors.Is(err, errExists) {
+		err = st.end(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return op.Step(ctx, "answer")
+	return st.Step(ctx, "answer")
 }
 
-// tellCopied logs what a snapshot holds, which the CSI has no field for, and what it
-// has not or not in the same way.
-func tellCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
-	log := klog.FromContext(ctx).WithValues("snapshot", rec.ID)
-	log.Info("Copied a volume for a snapshot", "source", rec.SourceID,
-		"contentBytes", rec.Bytes, "contentEntries", rec.Entries, "capacityBytes", rec.Capacity)
+// logCopied logs what a snapshot contains, for which the CSI has no field, and what of
+// the volume it lacks.
+func logCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
+	log := klog.FromContext(ctx).WithValues(logkeys.SnapshotID, rec.ID)
+	log.Info("Copied a volume for a snapshot", logkeys.SourceVolumeID, rec.SourceID,
+		logkeys.ContentBytes, rec.Bytes, logkeys.ContentEntries, rec.Entries, logkeys.CapacityBytes, rec.Capacity)
 	if n := p.Devices(); n > 0 {
-		log.Info("Left device nodes out of a snapshot", "devices", n)
+		log.Info("Left device nodes out of a snapshot", logkeys.Devices, n)
 	}
 	if n := p.Unlinked(); n > 0 {
-		log.Info("Copied hard links to files of their own: they were changed meanwhile or cannot be linked", "links", n)
+		log.Info("Copied hard links as separate files: they changed meanwhile or cannot be linked", logkeys.Links, n)
 	}
 }
 
-// DeleteSnapshot moves the snapshot to the trash. One that is gone is no error.
+// DeleteSnapshot moves the snapshot to the trash. It is no error if it does not exist.
 //
 // Errors: volume.ErrInUse while a volume is being made from it,
 // volume.ErrInGroup, those of share.Cache.
@@ -219,7 +218,7 @@ func (s *Store) deleteSnapshot(ctx context.Context, x *session.Session, id volum
 	case err != nil:
 		return err
 	case rec.ID != id.String():
-		klog.FromContext(ctx).Info("The snapshot is gone and its name is another's: nothing deleted", "id", id.String(), "owner", rec.ID)
+		klog.FromContext(ctx).Info("Nothing to delete: the snapshot is gone and another one has its name", logkeys.SnapshotID, id.String(), logkeys.Owner, rec.ID)
 		return nil
 	case id.Group != "":
 		return fmt.Errorf("%w: %s", volume.ErrInGroup, id.GroupID())

@@ -19,7 +19,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Source is what a volume is made from: one of the two.
+// Source of a volume's content: one of the two.
 type Source struct {
 	Volume   *volume.ID
 	Snapshot *volume.SnapshotID
@@ -31,7 +31,7 @@ func (s *Source) String() string {
 		return ""
 	case s.Volume != nil:
 		id := *s.Volume
-		id.OnDelete = "" // does not tell volumes apart
+		id.OnDelete = "" // does not identify a volume
 		return "volume " + id.String()
 	}
 	return "snapshot " + s.Snapshot.String()
@@ -51,7 +51,7 @@ func (s *Source) key() session.Key {
 	return snapshotKey(*s.Snapshot)
 }
 
-// volume tells the volumes apart that copies are made of, also by way of a snapshot.
+// volume names the volume that is copied, directly or from a snapshot.
 func (s *Source) volume() string {
 	if s.Volume != nil {
 		return s.Volume.Export.Source(cmp.Or(s.Volume.Name, s.Volume.SubDir))
@@ -59,12 +59,12 @@ func (s *Source) volume() string {
 	return s.Snapshot.Export.Source(s.Snapshot.Source)
 }
 
-// content is an opened source. Its tree may be that of a volume in use.
+// content is an open source. Its tree may be that of a volume in use.
 type content struct {
 	root  *os.Root
 	where func() (*os.Root, error) // opens it again by its name
-	// frozen content has known figures; capacity is that of the volume, or the one that
-	// a snapshot is of, 0 when it is not known.
+	// frozen content does not change, and bytes and entries are known. Capacity is that of
+	// the volume, or of the snapshot's volume, 0 if unknown.
 	frozen         bool
 	bytes, entries int64
 	capacity       int64
@@ -73,8 +73,8 @@ type content struct {
 	close          func()
 }
 
-// openSource opens what is to be copied. While it is open, it is not deleted by
-// this process; that nobody else did is for content.copyTo to see.
+// openSource opens a source. This process does not delete it while it is open;
+// content.copyTo detects when another one did.
 func (s *Store) openSource(ctx context.Context, src *Source, target *session.Session) (*content, error) {
 	release := s.copies.Use(src.key())
 	x, closing := target, release
@@ -120,9 +120,9 @@ func openContent(x *session.Session, src *Source) (*content, error) {
 }
 
 func openVolume(x *session.Session, id volume.ID) (*content, error) {
-	rec, err := volumes.Find(x, id) // the directory is of that volume, not of a later one
+	rec, err := volumes.Find(x, id) // fails if the directory is that of a later volume
 	if err == nil && rec.Name == "" {
-		// Made by a predecessor; it must not give away volumes within it.
+		// Made by another provisioner: do not copy volumes nested in it.
 		err = x.Records().CheckNotNested(id.SubDir)
 	}
 	where := func() (*os.Root, error) {
@@ -167,7 +167,7 @@ func openSnapshot(x *session.Session, id volume.SnapshotID) (*content, error) {
 	return &content{root: root, where: where, frozen: true, bytes: rec.Bytes, entries: rec.Entries, capacity: rec.Capacity}, nil
 }
 
-// openData opens what a snapshot holds.
+// openData opens the content of a snapshot.
 func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 	cat, err := catalog.Open(export)
 	if err != nil {
@@ -177,12 +177,11 @@ func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 	return dir, errors.Join(err, cat.Close())
 }
 
-// copyTo copies the content. In the end it looks whether all of it was there all
-// the time: deleting begins with a rename, so a source that is still in its
-// place has lost nothing to a delete.
+// copyTo copies the content and then checks that the source is still in its place. A
+// delete starts with a rename, so such a source has lost nothing to it.
 func (c *content) copyTo(ctx context.Context, to *os.Root, opts tree.CopyOptions) error {
 	p := opts.Progress
-	p.Reset() // what an attempt before this one has copied is not in this copy
+	p.Reset() // an earlier attempt may have counted
 	if c.tarball != nil {
 		return c.tarball.Extract(ctx, to, opts)
 	}

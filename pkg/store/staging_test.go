@@ -9,8 +9,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
-// A copy whose operation another controller has ended is not put in its place any
-// more, however far its maker has got: it is being removed.
+// A copy whose staging directory another controller has ended is not put in place,
+// however far it has got: the content is being removed.
 func TestEndedCopyIsNotPlaced(t *testing.T) {
 	l := newLab(t)
 	x, release, err := l.exports.Hold(t.Context(), l.anyShare(l.export, "new", nil))
@@ -21,11 +21,11 @@ func TestEndedCopyIsNotPlaced(t *testing.T) {
 	if err := x.Open(); err != nil {
 		t.Fatal(err)
 	}
-	op, err := beginOperation(t.Context(), x, catalog.SnapshotData)
+	st, err := newStaging(t.Context(), x, catalog.SnapshotData)
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, err := op.openData() // its maker is about to rename it
+	from, err := st.openData() // as its owner before the rename
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestEndedCopyIsNotPlaced(t *testing.T) {
 	if err := from.Rename(to); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it was renamed: %v", err)
 	}
-	if err := op.placeVolume("new"); !errors.Is(err, errTaken) {
-		t.Errorf("placed: %v, want errTaken", err)
+	if err := st.placeVolume("new"); !errors.Is(err, errSuperseded) {
+		t.Errorf("placed: %v, want errSuperseded", err)
 	}
 }
