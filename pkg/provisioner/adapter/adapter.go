@@ -175,7 +175,7 @@ func (a *Adapter) reportNameConflict(claim *corev1.PersistentVolumeClaim) {
 		return
 	}
 	volume, err := a.config.Cluster.Volume(a.config.Naming.Name(claim.UID))
-	if err == nil && plan.Taken(volume, claim) {
+	if err == nil && plan.OwnedByOther(volume, claim) {
 		a.events.Event(claim, corev1.EventTypeWarning, "ProvisioningFailed",
 			fmt.Sprintf("PersistentVolume %s exists already and is not this claim's; once it is deleted, the claim's own is made within %s", volume.Name, cluster.ResyncPeriod))
 	}

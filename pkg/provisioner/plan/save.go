@@ -23,9 +23,9 @@ func SharesVolume(a, b *corev1.PersistentVolume) bool {
 		a.Spec.CSI.Driver == b.Spec.CSI.Driver && a.Spec.CSI.VolumeHandle == b.Spec.CSI.VolumeHandle
 }
 
-// Taken reports whether a PersistentVolume with the name of a claim's belongs to
-// another claim.
-func Taken(existing *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+// OwnedByOther reports whether a PersistentVolume with the name of a claim's does not
+// belong to that claim.
+func OwnedByOther(existing *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	owner := existing.Spec.ClaimRef
 	if owner == nil || owner.Namespace != claim.Namespace || owner.Name != claim.Name {
 		return true

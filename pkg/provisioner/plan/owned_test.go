@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestTaken(t *testing.T) {
+func TestOwnedByOther(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data", UID: "uid"}}
 	for name, test := range map[string]struct {
 		owner *corev1.ObjectReference
@@ -21,8 +21,8 @@ func TestTaken(t *testing.T) {
 		"of another namespace's": {&corev1.ObjectReference{Namespace: "other", Name: "data"}, true},
 	} {
 		existing := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: test.owner}}
-		if got := Taken(existing, claim); got != test.want {
-			t.Errorf("%s: taken is %t", name, got)
+		if got := OwnedByOther(existing, claim); got != test.want {
+			t.Errorf("%s: got %t", name, got)
 		}
 	}
 }
