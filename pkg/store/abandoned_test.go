@@ -18,6 +18,11 @@ func (l *lab) later(t *testing.T) {
 	l.reclaimWith(t, reclaim.Config{AbandonedAfter: -reclaim.AbandonedAfter})
 	l.reclaim.Kick(session.Target{Key: session.Key{Export: l.export}})
 	l.reclaim.Wait()
+	for _, b := range l.Backlog() {
+		if b.Trees != 0 {
+			t.Errorf("backlog %+v, want no tree", b)
+		}
+	}
 }
 
 func (l *lab) onCatalog(t *testing.T, do func(*session.Session) error) error {
