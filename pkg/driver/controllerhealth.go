@@ -5,7 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 )
 
 func (c *controller) ControllerGetVolumeHealth(ctx context.Context, req *csi.ControllerGetVolumeHealthRequest) (*csi.ControllerGetVolumeHealthResponse, error) {
@@ -35,11 +35,11 @@ func (c *controller) ControllerListVolumeHealth(ctx context.Context, req *csi.Co
 	return resp, nil
 }
 
-func healthOf(id string, conditions []store.Condition) *csi.VolumeHealth {
-	types := map[store.Severity]csi.VolumeHealthErrorType{
-		store.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
-		store.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
-		store.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
+func healthOf(id string, conditions []inventory.Condition) *csi.VolumeHealth {
+	types := map[inventory.Severity]csi.VolumeHealthErrorType{
+		inventory.Degraded:     csi.VolumeHealthErrorType_DEGRADED,
+		inventory.Inaccessible: csi.VolumeHealthErrorType_INACCESSIBLE,
+		inventory.DataLoss:     csi.VolumeHealthErrorType_DATA_LOSS,
 	}
 	health := &csi.VolumeHealth{VolumeId: id}
 	for _, c := range conditions {

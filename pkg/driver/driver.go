@@ -13,6 +13,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -40,12 +41,12 @@ type Volumes interface {
 	Delete(ctx context.Context, id volume.ID, mountOptions []string) error
 	Exists(ctx context.Context, id volume.ID, mountOptions []string) error
 	Get(ctx context.Context, id volume.ID, mountOptions []string) (store.Created, error)
-	List(ctx context.Context, limit int, token string) (store.Page, error)
+	List(ctx context.Context, limit int, token string) (inventory.Page, error)
 	Expand(ctx context.Context, id volume.ID, size store.SizeRange, mountOptions []string) (int64, error)
 	Modify(ctx context.Context, id volume.ID, change volume.Mutable, mountOptions []string) error
 	Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error)
-	Health(ctx context.Context, id volume.ID, mountOptions []string) ([]store.Condition, error)
-	ListHealth(ctx context.Context, limit int, token string) (store.HealthPage, error)
+	Health(ctx context.Context, id volume.ID, mountOptions []string) ([]inventory.Condition, error)
+	ListHealth(ctx context.Context, limit int, token string) (inventory.HealthPage, error)
 }
 
 // Mounter is what the Node service needs of nfsmount.Mounter.

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nfs-csi/nfs-csi/pkg/share"
-	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 )
 
@@ -17,7 +17,7 @@ type Sources struct {
 	Volumes interface{ Backlog() []reclaim.Backlog }
 	// Snapshots have metrics of their own each, which may be many.
 	Snapshots interface {
-		SnapshotContents() []store.SnapshotContent
+		SnapshotContents() []inventory.SnapshotContent
 	}
 }
 

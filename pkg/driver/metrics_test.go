@@ -12,7 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
-	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -20,13 +20,13 @@ import (
 type (
 	states  []share.State
 	backlog []reclaim.Backlog
-	sizes   []store.SnapshotContent
+	sizes   []inventory.SnapshotContent
 )
 
 func (s states) States() []share.State       { return s }
 func (b backlog) Backlog() []reclaim.Backlog { return b }
 
-func (s sizes) SnapshotContents() []store.SnapshotContent { return s }
+func (s sizes) SnapshotContents() []inventory.SnapshotContent { return s }
 
 func TestCollector(t *testing.T) {
 	l := newLab(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -19,7 +20,7 @@ type Snapshots interface {
 	CreateSnapshot(ctx context.Context, req store.SnapshotRequest) (store.Snapshot, error)
 	DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error
 	GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (store.Snapshot, error)
-	ListSnapshots(ctx context.Context, q store.SnapshotQuery) (page []store.Snapshot, next string, err error)
+	ListSnapshots(ctx context.Context, q inventory.SnapshotQuery) (page []store.Snapshot, next string, err error)
 }
 
 var errNoSnapshotID = fmt.Errorf("%w: no snapshot ID", volume.ErrInvalid)
@@ -123,7 +124,7 @@ func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRe
 	if req.GetSnapshotId() != "" {
 		return c.listOne(ctx, req)
 	}
-	q := store.SnapshotQuery{
+	q := inventory.SnapshotQuery{
 		Max: int(req.GetMaxEntries()), Token: req.GetStartingToken(), MountOptions: secretOptions(req.GetSecrets()),
 	}
 	if req.GetSourceVolumeId() != "" {

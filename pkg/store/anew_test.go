@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -80,7 +81,7 @@ func TestBrokenSnapshotRecordHidesNoOthers(t *testing.T) {
 		if err := os.WriteFile(broken[0], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		page, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{})
+		page, _, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{})
 		if err != nil || len(page) != 2 || page[0].ID.Name != "snap-1" || page[1].ID.Name != "snap-3" {
 			t.Errorf("%s: listed %+v, %v, want the two that can be read", name, page, err)
 		}

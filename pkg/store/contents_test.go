@@ -5,12 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 )
 
-func (l *lab) mustKnow(t *testing.T, s *Store, want ...SnapshotContent) {
+func (l *lab) mustKnow(t *testing.T, s *Store, want ...inventory.SnapshotContent) {
 	t.Helper()
-	byID := func(a, b SnapshotContent) int { return cmp.Compare(a.ID.String(), b.ID.String()) }
+	byID := func(a, b inventory.SnapshotContent) int { return cmp.Compare(a.ID.String(), b.ID.String()) }
 	got := slices.SortedFunc(slices.Values(s.SnapshotContents()), byID)
 	slices.SortFunc(want, byID)
 	if !slices.Equal(got, want) {
@@ -18,8 +19,8 @@ func (l *lab) mustKnow(t *testing.T, s *Store, want ...SnapshotContent) {
 	}
 }
 
-func contentOf(s Snapshot, bytes, entries int64) SnapshotContent {
-	return SnapshotContent{s.ID, bytes, entries}
+func contentOf(s Snapshot, bytes, entries int64) inventory.SnapshotContent {
+	return inventory.SnapshotContent{ID: s.ID, Bytes: bytes, Entries: entries}
 }
 
 func TestContentsOfSnapshots(t *testing.T) {
@@ -54,21 +55,21 @@ func TestContentsOfSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.reclaim.Wait()
-	l.refresh(t, l.Store, 10)
+	l.refresh(t, l.inventory, 10)
 	l.mustKnow(t, l.Store, contentOf(made, 0, 0))
 }
 
 // refresh reads at most a number of records, and tells whether that were all.
-func (l *lab) refresh(t *testing.T, s *Store, records int) (whole bool) {
+func (l *lab) refresh(t *testing.T, i *inventory.Inventory, records int) (complete bool) {
 	t.Helper()
 	err := l.onCatalog(t, func(x *session.Session) (err error) {
-		whole, err = s.contents.refresh(t.Context(), l.export, x.Cat, func() bool { records--; return records < 0 })
+		complete, err = i.RefreshContents(t.Context(), x, func() bool { records--; return records < 0 })
 		return err
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	return whole
+	return complete
 }
 
 // What is to be removed does not wait for the records of all snapshots to be read.
@@ -78,13 +79,13 @@ func TestContentsGiveWay(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		l.snapshot(t, name, id)
 	}
-	other := &Store{}
+	other := inventory.New(inventory.Config{})
 	for i, want := range []struct {
-		known int
-		whole bool
+		known    int
+		complete bool
 	}{{2, false}, {3, true}, {3, true}} {
-		if whole := l.refresh(t, other, 2); whole != want.whole || len(other.SnapshotContents()) != want.known {
-			t.Errorf("after refresh %d: whole is %v, known are %+v", i+1, whole, other.SnapshotContents())
+		if complete := l.refresh(t, other, 2); complete != want.complete || len(other.SnapshotContents()) != want.known {
+			t.Errorf("after refresh %d: complete is %v, known are %+v", i+1, complete, other.SnapshotContents())
 		}
 	}
 	later := l.start(t)

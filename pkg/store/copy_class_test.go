@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -156,7 +157,7 @@ func TestHalfMadeIsNoVolume(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(l.dir, "team")); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := l.Health(t.Context(), half, nil); err != nil || len(found) != 1 || found[0].Severity != DataLoss {
+	if found, err := l.Health(t.Context(), half, nil); err != nil || len(found) != 1 || found[0].Severity != inventory.DataLoss {
 		t.Errorf("health %v, %v, want the loss", found, err)
 	}
 }
@@ -271,7 +272,7 @@ func TestPendingIsSaidOnly(t *testing.T) {
 	if err := os.Remove(filepath.Join(l.dir, "pvc-1")); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := l.Health(t.Context(), id, nil); err != nil || len(found) != 1 || found[0].Severity != DataLoss {
+	if found, err := l.Health(t.Context(), id, nil); err != nil || len(found) != 1 || found[0].Severity != inventory.DataLoss {
 		t.Errorf("health %v, %v, want the loss", found, err)
 	}
 }

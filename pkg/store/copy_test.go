@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -516,7 +517,7 @@ func TestListSnapshots(t *testing.T) {
 	for _, size := range []int{0, 1, 3, 8, 9} {
 		var names []string
 		for token := ""; ; {
-			page, next, err := l.ListSnapshots(t.Context(), SnapshotQuery{Max: size, Token: token})
+			page, next, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{Max: size, Token: token})
 			if err != nil || size > 0 && len(page) > size {
 				t.Fatalf("page of %d, %v", len(page), err)
 			}
@@ -533,11 +534,11 @@ func TestListSnapshots(t *testing.T) {
 	}
 	// The source may be given by another form of its ID.
 	two.OnDelete = ""
-	if page, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{Source: &two}); err != nil || len(page) != 4 || page[0].ID.Name != "two-0" {
+	if page, _, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{Source: &two}); err != nil || len(page) != 4 || page[0].ID.Name != "two-0" {
 		t.Errorf("by source: %v, %v", page, err)
 	}
 	for _, token := range []string{"x", "!!", "YQ"} {
-		if _, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{Token: token}); !errors.Is(err, volume.ErrToken) {
+		if _, _, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{Token: token}); !errors.Is(err, volume.ErrToken) {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}

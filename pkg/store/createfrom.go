@@ -45,7 +45,7 @@ func (s *Store) createFrom(ctx context.Context, req CreateRequest, want catalog.
 	if err != nil {
 		return Created{}, fmt.Errorf("create volume %s on %s from %s: %w", req.Name, export, req.Source, err)
 	}
-	s.known.saw(want.SubDir, made.ID)
+	s.inventory.Saw(want.SubDir, made.ID)
 	return made, nil
 }
 

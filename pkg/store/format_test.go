@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -133,7 +134,7 @@ func TestNewerRecordsAreLeftAlone(t *testing.T) {
 	if list := l.listAll(t, 0); !slices.Equal(list, []string{"nfs.test pvc-4"}) {
 		t.Errorf("volumes listed are %q, want the other one only", list)
 	}
-	if list, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{}); err != nil || len(list) != 0 {
+	if list, _, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{}); err != nil || len(list) != 0 {
 		t.Errorf("snapshots listed are %v, %v", list, err)
 	}
 	if after := l.content(t, recordFile); after != before {

@@ -78,7 +78,7 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 	if err != nil {
 		return Group{}, fmt.Errorf("create group snapshot %s: %w", req.Name, err)
 	}
-	s.contents.saw(made.Members...)
+	s.saw(made.Members...)
 	return made, nil
 }
 

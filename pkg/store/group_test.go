@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -195,7 +196,7 @@ func TestKilledGroupsAreCompleted(t *testing.T) {
 			case err == nil:
 				l.mustHaveAmong(t, whole)
 			case errors.Is(err, volume.ErrSnapshotNotFound):
-				if list, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{}); err != nil || len(list) != 0 {
+				if list, _, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{}); err != nil || len(list) != 0 {
 					t.Errorf("%s: killed at step %d: no group and the members %v, %v", name, n, list, err)
 				}
 			default:
@@ -320,7 +321,7 @@ func TestListSnapshotsOfGroups(t *testing.T) {
 	for _, size := range []int{0, 1, 2, 3, 8, 9} {
 		var names []string
 		for token := ""; ; {
-			page, next, err := l.ListSnapshots(t.Context(), SnapshotQuery{Max: size, Token: token})
+			page, next, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{Max: size, Token: token})
 			if err != nil || size > 0 && len(page) > size {
 				t.Fatalf("page of %d, %v", len(page), err)
 			}
@@ -335,7 +336,7 @@ func TestListSnapshotsOfGroups(t *testing.T) {
 			t.Errorf("pages of %d: %s", size, got)
 		}
 	}
-	page, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{Source: &two})
+	page, _, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{Source: &two})
 	if err != nil || len(page) != 3 || page[0].ID.GroupID() == nil {
 		t.Errorf("by source: %v, %v", page, err)
 	}

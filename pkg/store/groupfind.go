@@ -48,7 +48,11 @@ func groupOf(cat session.Records, rec catalog.Group) (Group, error) {
 		if err != nil {
 			return Group{}, fmt.Errorf("record of group snapshot %s: %w", rec.Name, err)
 		}
-		snap, err := readSnapshot(cat, snapshotPlace(member))
+		rec, err := cat.ReadSnapshot(snapshotPlace(member))
+		if err != nil {
+			return Group{}, err
+		}
+		snap, err := snapshotOf(rec)
 		if err != nil {
 			return Group{}, err
 		}
@@ -116,7 +120,7 @@ func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mou
 	if err != nil {
 		return fmt.Errorf("delete group snapshot %s: %w", id, err)
 	}
-	s.contents.forget(id.Export, func(c SnapshotContent) bool { return c.ID.Group == id.Name })
+	s.inventory.ForgetSnapshots(id.Export, func(gone volume.SnapshotID) bool { return gone.Group == id.Name })
 	s.reclaim.Kick(t)
 	return nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -67,7 +70,6 @@ func TestList(t *testing.T) {
 	}
 	l.put(t, "legacy/data")
 	l.put(t, ".nfs-csi/volumes/broken/.record.json")
-	slices.SortFunc(want, comparePaths)
 	for limit := range 12 {
 		if got := l.listAll(t, limit); !slices.Equal(got, want) {
 			t.Errorf("by %d: %q, want %q", limit, got, want)
@@ -90,13 +92,13 @@ func TestListTokenIsStable(t *testing.T) {
 		l.delete(t, id)
 	}
 	for name, s := range map[string]*Store{"same process": l.Store, "another": l.start(t)} {
-		s.known.add(l.export, nil)
+		s.inventory.Opened(session.Target{Key: session.Key{Export: l.export}})
 		next, err := s.List(t.Context(), 0, page.Next)
 		if err != nil || len(next.Volumes) != 2 || next.Volumes[0].ID.SubDir != "pvc-3" || next.Volumes[1].ID.SubDir != "pvc-5" {
 			t.Errorf("%s: %+v, %v", name, next, err)
 		}
 	}
-	for _, token := range []string{"x", "invalid-token", "MQ", position{"e", "../x"}.token(), position{"", "x"}.token()} {
+	for _, token := range []string{"x", "invalid-token", "MQ", tokenOf("e", "../x"), tokenOf("", "x")} {
 		if _, err := l.List(t.Context(), 1, token); !errors.Is(err, volume.ErrToken) {
 			t.Errorf("%q: %v, want ErrToken", token, err)
 		}
@@ -106,16 +108,9 @@ func TestListTokenIsStable(t *testing.T) {
 	}
 }
 
-func FuzzParseToken(f *testing.F) {
-	f.Add(position{"nfs.test:/export", "a/b"}.token())
-	f.Add("")
-	f.Add("MQBhAC4u")
-	f.Fuzz(func(t *testing.T, s string) {
-		p, err := parseToken(s)
-		if err == nil && s != "" && volume.CheckSubDir(p.after) != nil {
-			t.Fatalf("%q read as %+v", s, p)
-		}
-	})
+// tokenOf is the token of a path on an export.
+func tokenOf(export, path string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte("1\x00" + export + "\x00" + path))
 }
 
 func TestCapacity(t *testing.T) {
@@ -128,7 +123,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-func reasons(list []Condition) (out []string) {
+func reasons(list []inventory.Condition) (out []string) {
 	for _, c := range list {
 		out = append(out, c.Reason)
 	}
@@ -189,16 +184,21 @@ func TestHealthOfALostServer(t *testing.T) {
 	l := newLab(t)
 	l.create(t, "good")
 	lost := l.addExport(t, "lost.test")
+	var ids []volume.ID
 	for _, name := range []string{"a", "b"} {
-		l.createOn(t, lost, name)
+		ids = append(ids, l.createOn(t, lost, name))
 	}
-	known := l.known.exports
 	l.fake = nfsmounttest.NewFake() // one that does not know that server
 	l.fake.AddExport(l.export, l.dir)
 	l.Store = l.start(t)
-	l.known.exports = known
+	for _, export := range []volume.Export{l.export, lost} {
+		l.inventory.Opened(session.Target{Key: session.Key{Export: export}})
+	}
+	for _, id := range ids {
+		l.inventory.Saw(id.SubDir, id)
+	}
 	page, err := l.ListHealth(t.Context(), 0, "")
-	if err != nil || len(page.Volumes) != 2 || page.Volumes[1].ID != "lost.test#export#b##delete" || page.Volumes[1].Conditions[0].Severity != Inaccessible {
+	if err != nil || len(page.Volumes) != 2 || page.Volumes[1].ID != "lost.test#export#b##delete" || page.Volumes[1].Conditions[0].Severity != inventory.Inaccessible {
 		t.Errorf("%+v, %v", page, err)
 	}
 	if _, err := l.List(t.Context(), 0, ""); err == nil {
@@ -237,7 +237,7 @@ func TestListConfiguredExports(t *testing.T) {
 		if page, err := s.List(t.Context(), 0, ""); err != nil || len(page.Volumes) != want {
 			t.Errorf("of %v: %v, %v", exports, page, err)
 		}
-		if page, _, err := s.ListSnapshots(t.Context(), SnapshotQuery{}); err != nil || len(page) != want {
+		if page, _, err := s.ListSnapshots(t.Context(), inventory.SnapshotQuery{}); err != nil || len(page) != want {
 			t.Errorf("snapshots of %v: %v, %v", exports, page, err)
 		}
 		if err := s.Close(t.Context()); err != nil {
@@ -246,23 +246,5 @@ func TestListConfiguredExports(t *testing.T) {
 	}
 	if err := shares.Close(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// Names that were read for a page serve the next pages, and not for long.
-func TestListingAges(t *testing.T) {
-	var l listings
-	export := volume.Export{Server: "nfs.test", Share: "/e"}
-	first := l.take(export, true)
-	if l.take(export, false) != first {
-		t.Error("the next page has other names")
-	}
-	first.read = first.read.Add(-listingAge - time.Second)
-	second := l.take(export, false)
-	if second == first {
-		t.Error("names of more than a minute ago serve a page")
-	}
-	if l.take(export, true) == second {
-		t.Error("a new listing has the names of the one before")
 	}
 }

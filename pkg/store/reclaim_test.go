@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -88,15 +89,17 @@ func TestHealthShowsWhatRemains(t *testing.T) {
 	l := newLab(t)
 	id := l.create(t, "pvc-1")
 	l.reclaim.Wait()
-	for _, late := range []reclaim.Late{{Refused: 1, Left: "trash/x: permission denied"}, {Written: 1, Long: 1}} {
-		l.late = func(volume.Export) reclaim.Late { return late }
+	for deleted, entry := range []string{"", "trash/x: permission denied"} {
+		l.inventory = inventory.New(inventory.Config{
+			Exports: l.exports, Refused: func(volume.Export) (int64, string) { return int64(deleted), entry },
+		})
+		l.inventory.Opened(l.anyShare(l.export, "", nil))
 		found, err := l.Health(t.Context(), id, nil)
 		page, listErr := l.ListHealth(t.Context(), 0, "")
-		want := int(late.Refused)
-		if err := errors.Join(err, listErr); err != nil || len(found) != want || len(page.Volumes) != want {
-			t.Errorf("late trees %+v: the health is %v, in the list %v, %v", late, found, page.Volumes, err)
+		if err := errors.Join(err, listErr); err != nil || len(found) != deleted || len(page.Volumes) != deleted {
+			t.Errorf("%d are refused: the health is %v, in the list %v, %v", deleted, found, page.Volumes, err)
 		}
-		if want > 0 && (found[0].Reason != "DeletedVolumesRemain" || !strings.Contains(found[0].Message, late.Left)) {
+		if deleted > 0 && (found[0].Reason != "DeletedVolumesRemain" || !strings.Contains(found[0].Message, entry)) {
 			t.Errorf("it says %+v", found[0])
 		}
 	}

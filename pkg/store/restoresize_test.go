@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -105,7 +106,7 @@ func TestSnapshotWithoutACapacity(t *testing.T) {
 	if got, err := l.GetSnapshot(t.Context(), made.ID, nil); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if list, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{}); err != nil || len(list) != 1 || list[0] != want {
+	if list, _, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{}); err != nil || len(list) != 1 || list[0] != want {
 		t.Errorf("listed %+v, %v, want %+v", list, err, want)
 	}
 	l.mustRestore(t, want, small)

@@ -87,7 +87,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapsh
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("create snapshot %s of %s: %w", req.Name, req.Source, err)
 	}
-	s.contents.saw(made)
+	s.saw(made)
 	return made, nil
 }
 
@@ -202,7 +202,7 @@ func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountO
 	if err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", id, err)
 	}
-	s.contents.forget(id.Export, func(c SnapshotContent) bool { return c.ID == id })
+	s.inventory.ForgetSnapshots(id.Export, func(gone volume.SnapshotID) bool { return gone == id })
 	s.reclaim.Kick(t)
 	return nil
 }

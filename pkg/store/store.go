@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
@@ -56,17 +57,12 @@ func (c Config) volumes() volumes.Config {
 
 // Store of volumes.
 type Store struct {
-	cfg      Config
-	exports  *session.Exports
-	reclaim  *reclaim.Reclaimer
-	copies   copies
-	known    known
-	upkeeps  upkeeps
-	contents contents
-	// late returns the late trees in the trash of an export.
-	late func(volume.Export) reclaim.Late
-	// listings are for List, checks for ListHealth; each has a lock of every export.
-	listings, checks listings
+	cfg       Config
+	exports   *session.Exports
+	reclaim   *reclaim.Reclaimer
+	copies    copies
+	inventory *inventory.Inventory
+	upkeeps   upkeeps
 	// step is called between steps that change the export, by name. It ends a job
 	// whose caller has gone; tests end it there as kill -9 would.
 	step func(ctx context.Context, name string) error
@@ -91,7 +87,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		Step: func(ctx context.Context, name string) error { return s.step(ctx, name) },
 	})
 	s.copies = newCopies(ctx, s.exports)
-	s.late = func(export volume.Export) reclaim.Late { return s.reclaim.Late(export) }
+	s.inventory = inventory.New(inventory.Config{Exports: s.exports, MountOptions: cfg.MountOptions, Refused: s.refused})
 	var err error
 	s.reclaim, err = reclaim.New(ctx, reclaim.Config{
 		Exports: s.exports, Workers: cfg.ReclaimWorkers, Rate: cfg.ReclaimRate, Upkeep: s.upkeep,
@@ -153,26 +149,14 @@ func thisShare(export volume.Export, subDir string, options []string) session.Ta
 	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options, Exact: true}
 }
 
-// anyShare is a directory of the export as it is mounted, or else with the options the
-// caller gives, or else those that this process has mounted the export with for a
-// class, which its records have too, or else the configured ones.
+// anyShare is inventory.Target.
 func (s *Store) anyShare(export volume.Export, subDir string, options []string) session.Target {
-	if len(options) == 0 {
-		options = s.known.options(export)
-	}
-	if len(options) == 0 {
-		options = s.cfg.MountOptions
-	}
-	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options}
+	return s.inventory.Target(export, subDir, options)
 }
 
 // opened notes an export that is worked on.
 func (s *Store) opened(t session.Target) {
-	if t.Exact {
-		s.known.mounted(t.Key.Export, t.MountOptions)
-	} else {
-		s.known.add(t.Key.Export, t.MountOptions)
-	}
+	s.inventory.Opened(t)
 	s.reclaim.Resume(t)
 }
 

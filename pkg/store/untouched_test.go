@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -49,7 +50,7 @@ func TestLookingLeavesAnExportUntouched(t *testing.T) {
 		"list health":  {func() error { _, err := l.ListHealth(t.Context(), 0, ""); return err }, nil},
 		"capacity":     {func() error { _, err := l.Capacity(t.Context(), l.export, nil); return err }, nil},
 		"get snapshot": {func() error { _, err := l.GetSnapshot(t.Context(), snapshot, nil); return err }, volume.ErrSnapshotNotFound},
-		"snapshots":    {func() error { _, _, err := l.ListSnapshots(t.Context(), SnapshotQuery{}); return err }, nil},
+		"snapshots":    {func() error { _, _, err := l.ListSnapshots(t.Context(), inventory.SnapshotQuery{}); return err }, nil},
 		"get group":    {func() error { _, err := l.GetGroup(t.Context(), group, nil, nil); return err }, volume.ErrSnapshotNotFound},
 		"clone of it":  {func() error { _, err := l.Create(t.Context(), clone); return err }, nil},
 	} {

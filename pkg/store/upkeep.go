@@ -60,8 +60,8 @@ func (s *Store) upkeep(ctx context.Context, x *session.Session, waiting func() b
 		return
 	}
 	err := at.sweepRetained(ctx, x, x.Cat.ServerTime)
-	whole, failed := s.contents.refresh(ctx, export, x.Cat, waiting)
-	if !whole && failed == nil {
+	complete, failed := s.inventory.RefreshContents(ctx, x, waiting)
+	if !complete && failed == nil {
 		s.upkeeps.interrupted(at)
 	}
 	if err = errors.Join(err, failed); err != nil && ctx.Err() == nil {

@@ -61,7 +61,7 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	if err != nil {
 		return Created{}, fmt.Errorf("create volume %s on %s: %w", req.Name, export, err)
 	}
-	s.known.saw(want.SubDir, made.ID)
+	s.inventory.Saw(want.SubDir, made.ID)
 	return made, nil
 }
 
@@ -82,7 +82,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
-	s.known.forget(id)
+	s.inventory.Forget(id)
 	s.reclaim.Kick(t)
 	return nil
 }

@@ -3,13 +3,15 @@ package store
 import (
 	"slices"
 	"testing"
+
+	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 )
 
-// A call that says no mount options uses those of the class that the export was
-// mounted for last, before the configured ones.
+// A call without mount options uses those of the class that the export was mounted
+// for last, or else the configured ones.
 func TestMountOptionsOfTheClassAreRemembered(t *testing.T) {
 	l := newLab(t)
-	l.cfg.MountOptions = []string{"timeo=10"}
+	l.inventory = inventory.New(inventory.Config{Exports: l.exports, MountOptions: []string{"timeo=10"}})
 	for _, tt := range []struct{ class, said, want []string }{
 		{nil, nil, []string{"timeo=10"}},
 		{[]string{"timeo=20"}, nil, []string{"timeo=20"}},

@@ -1,4 +1,4 @@
-package store
+package inventory
 
 import (
 	"fmt"
@@ -7,9 +7,11 @@ import (
 	"path"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // counted are records that count how often they are read.
@@ -55,7 +57,7 @@ func TestAPageReadsItsOwnRecords(t *testing.T) {
 		n, after, total := &names{below: map[string][]string{}}, "", 0
 		for {
 			before := c.reads.Load()
-			w := &walker{root: root, cat: c, names: n, want: page}
+			w := &walker{root: root, records: c, names: n, want: page}
 			if err := w.walk(t.Context(), "", after); err != nil {
 				t.Fatal(err)
 			}
@@ -70,5 +72,23 @@ func TestAPageReadsItsOwnRecords(t *testing.T) {
 		if total != 10000 || c.lists > len(c.below) {
 			t.Errorf("%s: %d volumes, %d readings of %d directories", name, total, c.lists, len(c.below))
 		}
+	}
+}
+
+// Names that were read for a page serve the next pages, and not for long.
+func TestListingAges(t *testing.T) {
+	l := listings{exports: map[volume.Export]*names{}}
+	export := volume.Export{Server: "nfs.test", Share: "/e"}
+	first := l.names(export, true)
+	if l.names(export, false) != first {
+		t.Error("the next page has other names")
+	}
+	first.read = first.read.Add(-listingAge - time.Second)
+	second := l.names(export, false)
+	if second == first {
+		t.Error("names of more than a minute ago serve a page")
+	}
+	if l.names(export, true) == second {
+		t.Error("a new listing has the names of the one before")
 	}
 }

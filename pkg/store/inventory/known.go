@@ -1,4 +1,4 @@
-package store
+package inventory
 
 import (
 	"cmp"
@@ -6,12 +6,13 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// known are the exports that this process is to list or has used, with the mount options that
-// worked, and the volumes it has seen on them.
+// known are the exports to list, with the mount options that worked, and the volumes
+// that were seen on them.
 type known struct {
 	mu      sync.Mutex
 	exports map[volume.Export]*knownExport
@@ -19,26 +20,19 @@ type known struct {
 
 type knownExport struct {
 	options []string
-	ids     map[string]string // by where their records lie
+	ids     map[string]string // by the paths of their records
 }
 
-func (k *known) add(export volume.Export, options []string) {
+// opened adds an export. Only the options of an exact target replace older ones.
+func (k *known) opened(t session.Target) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.exports == nil {
-		k.exports = map[volume.Export]*knownExport{}
+	e := k.exports[t.Key.Export]
+	if e == nil {
+		k.exports[t.Key.Export] = &knownExport{options: t.MountOptions, ids: map[string]string{}}
+	} else if t.Exact {
+		e.options = t.MountOptions
 	}
-	if k.exports[export] == nil {
-		k.exports[export] = &knownExport{options: options, ids: map[string]string{}}
-	}
-}
-
-// mounted is add with options that are newer than those of before.
-func (k *known) mounted(export volume.Export, options []string) {
-	k.add(export, options)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.exports[export].options = options
 }
 
 func (k *known) options(export volume.Export) []string {
@@ -50,11 +44,11 @@ func (k *known) options(export volume.Export) []string {
 	return nil
 }
 
-func (k *known) saw(place string, id volume.ID) {
+func (k *known) saw(path string, id volume.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.exports[id.Export]; e != nil {
-		e.ids[place] = id.String()
+		e.ids[path] = id.String()
 	}
 }
 
@@ -81,9 +75,9 @@ func (k *known) from(name string) []volume.Export {
 	return list
 }
 
-// seen lists, in order, where the records of the volumes below the export lay when
-// they were seen last, and their IDs.
-func (k *known) seen(export volume.Export) (places []string, ids map[string]string) {
+// seen returns the volumes that were seen on the export: the paths of their records, in
+// order, and their IDs.
+func (k *known) seen(export volume.Export) (paths []string, ids map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.exports[export]; e != nil {

@@ -1,4 +1,4 @@
-package store
+package inventory
 
 import (
 	"context"
@@ -13,8 +13,10 @@ import (
 )
 
 // Capacity returns how many bytes the driver can still write to the export.
-func (s *Store) Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error) {
-	free, err := session.View(ctx, s.exports, s.anyShare(export, "", mountOptions), func(_ context.Context, x *session.Session) (int64, error) {
+//
+// Errors: those of share.Cache.
+func (i *Inventory) Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error) {
+	free, err := session.View(ctx, i.cfg.Exports, i.Target(export, "", mountOptions), func(_ context.Context, x *session.Session) (int64, error) {
 		st, err := statfs(x.Root)
 		return int64(st.Bavail) * st.Bsize, err
 	})

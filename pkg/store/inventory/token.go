@@ -1,4 +1,4 @@
-package store
+package inventory
 
 import (
 	"encoding/base64"
@@ -9,8 +9,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// position in a list: after this directory of this export. As it says names, not
-// numbers, it stays right when volumes come and go, and in another process.
+// position in a list: after this path on this export. It consists of names rather than
+// numbers, so it stays valid when volumes come and go, and in another process.
 type position struct {
 	export string
 	after  string
@@ -22,7 +22,7 @@ func (p position) token() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(tokenForm + p.export + "\x00" + p.after))
 }
 
-// in is the part of the position that is in this export.
+// in is the path to continue after on this export; empty for its beginning.
 func (p position) in(export volume.Export) string {
 	if export.String() == p.export {
 		return p.after
@@ -44,8 +44,8 @@ func parseToken(s string) (position, error) {
 	return position{export, after}, nil
 }
 
-// comparePaths orders directories as a walk meets them: what is below one before
-// its next sibling.
+// comparePaths orders paths as a walk visits them: what is below one before its next
+// sibling.
 func comparePaths(a, b string) int {
 	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }

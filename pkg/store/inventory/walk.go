@@ -1,4 +1,4 @@
-package store
+package inventory
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -22,47 +23,45 @@ import (
 const (
 	// readers is how many records are read at a time.
 	readers = 16
-	// batch is how many records are read before the next look at what is wanted.
+	// batch is how many records are read before the walk checks whether it has enough.
 	batch = 64
 	// listingAge is how long names read for a page serve the next ones.
 	listingAge = time.Minute
 )
 
-// listings keeps the names that were read for a page for the pages after it:
-// those of one listing of each export.
+// listings keep the names that were read for a page for the pages after it: those of
+// one listing of each export.
 type listings struct {
-	mu     sync.Mutex
-	export map[volume.Export]*names
+	mu      sync.Mutex
+	exports map[volume.Export]*names
 }
 
-// names in directories of the catalog, in order. Whoever lists the export has it
-// alone.
+// names in directories of the catalog, sorted. They are guarded by the lock that the
+// listing of the export holds.
 type names struct {
 	read  time.Time
 	below map[string][]string
 }
 
-func (l *listings) take(export volume.Export, fresh bool) *names {
+// names of an export for its next page, or for the first one of a new listing.
+func (l *listings) names(export volume.Export, first bool) *names {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.export == nil {
-		l.export = map[volume.Export]*names{}
-	}
-	n := l.export[export]
-	if n == nil || fresh || time.Since(n.read) > listingAge {
+	n := l.exports[export]
+	if n == nil || first || time.Since(n.read) > listingAge {
 		n = &names{read: time.Now(), below: map[string][]string{}}
-		l.export[export] = n
+		l.exports[export] = n
 	}
 	return n
 }
 
-// walk reads up to want records that come after that directory, 0 for all.
+// walk reads up to want records after that path, 0 for all.
 func walk(ctx context.Context, x *session.Session, n *names, after string, want int) ([]catalog.Record, error) {
-	w := &walker{root: x.Root, cat: x.Records(), names: n, want: want}
+	w := &walker{root: x.Root, records: x.Records(), names: n, want: want}
 	if err := w.walk(ctx, "", after); err != nil {
 		return nil, err
 	}
-	if !w.full() {
+	if !w.done() {
 		clear(n.below) // this was the last page
 	}
 	return w.found, nil
@@ -70,17 +69,17 @@ func walk(ctx context.Context, x *session.Session, n *names, after string, want 
 
 // walker collects records in the order of comparePaths.
 type walker struct {
-	root  *os.Root
-	cat   session.Records
-	names *names
-	want  int // 0 for all
-	found []catalog.Record
+	root    *os.Root
+	records session.Records
+	names   *names
+	want    int // 0 for all
+	found   []catalog.Record
 }
 
-func (w *walker) full() bool { return w.want > 0 && len(w.found) >= w.want }
+func (w *walker) done() bool { return w.want > 0 && len(w.found) >= w.want }
 
-// walk goes through what is below dir and comes after the path after, which is
-// relative to dir.
+// walk visits what is below dir and sorts after the path after, which is relative to
+// dir.
 func (w *walker) walk(ctx context.Context, dir, after string) error {
 	list, err := w.below(dir)
 	if err != nil {
@@ -89,19 +88,19 @@ func (w *walker) walk(ctx context.Context, dir, after string) error {
 	first, rest, nested := strings.Cut(after, "/")
 	for len(list) > 0 && after != "" && list[0] <= first {
 		if list[0] == first {
-			// The volume itself was listed before; if it was none, it may lead to some.
+			// A volume of this name was on an earlier page; a directory may lead to more.
 			if err := w.within(ctx, path.Join(dir, first), rest, nested); err != nil {
 				return err
 			}
 		}
 		list = list[1:]
 	}
-	for len(list) > 0 && !w.full() {
+	for len(list) > 0 && !w.done() {
 		n := min(batch, len(list))
 		if w.want > 0 {
 			n = min(n, w.want-len(w.found))
 		}
-		if err := w.take(ctx, dir, list[:n]); err != nil {
+		if err := w.readBatch(ctx, dir, list[:n]); err != nil {
 			return err
 		}
 		list = list[n:]
@@ -110,7 +109,7 @@ func (w *walker) walk(ctx context.Context, dir, after string) error {
 }
 
 func (w *walker) within(ctx context.Context, dir, after string, nested bool) error {
-	if !nested || w.full() {
+	if !nested || w.done() {
 		return nil
 	}
 	return w.walk(ctx, dir, after)
@@ -120,16 +119,16 @@ func (w *walker) below(dir string) ([]string, error) {
 	if list, ok := w.names.below[dir]; ok {
 		return list, nil
 	}
-	list, err := w.cat.Below(dir)
+	list, err := w.records.Below(dir)
 	if err == nil {
 		w.names.below[dir] = list
 	}
 	return list, err
 }
 
-// take reads the records of these directories, several at a time, and descends
-// into those that have none.
-func (w *walker) take(ctx context.Context, dir string, list []string) error {
+// readBatch reads the records of these directories, several at a time, and descends
+// into those without one.
+func (w *walker) readBatch(ctx context.Context, dir string, list []string) error {
 	recs, leads := make([]catalog.Record, len(list)), make([]bool, len(list))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(readers)
@@ -147,7 +146,7 @@ func (w *walker) take(ctx context.Context, dir string, list []string) error {
 	}
 	for i, name := range list {
 		switch {
-		case w.full():
+		case w.done():
 			return nil
 		case leads[i]:
 			if err := w.walk(ctx, path.Join(dir, name), ""); err != nil {
@@ -160,24 +159,24 @@ func (w *walker) take(ctx context.Context, dir string, list []string) error {
 	return nil
 }
 
-// read returns the record, or that the directory may lead to some. A record that
-// cannot be read must not hide all others.
+// read returns the record, or that the directory may lead to some. An unreadable record
+// is skipped, lest it hide all others.
 func (w *walker) read(ctx context.Context, subDir string) (rec catalog.Record, leads bool, err error) {
-	rec, err = w.cat.Read(subDir)
+	rec, err = w.records.Read(subDir)
 	var broken *catalog.BrokenError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return catalog.Record{}, true, nil
 	case errors.As(err, &broken):
-		klog.FromContext(ctx).Error(err, "A record cannot be read; its volume is not listed", "subDir", subDir)
+		klog.FromContext(ctx).Error(err, "Skipped the unreadable record of a volume", logkeys.SubDir, subDir)
 		return catalog.Record{}, false, nil
 	}
 	if rec.Shared == catalog.SharedDirectory {
 		return catalog.Record{}, true, nil
 	}
 	if err == nil {
-		var coming bool
-		if coming, err = volumes.Pending(w.root, rec); coming {
+		var pending bool
+		if pending, err = volumes.Pending(w.root, rec); pending {
 			return catalog.Record{}, false, nil
 		}
 	}

@@ -1,0 +1,60 @@
+// Package inventory lists what is on exports: volumes, snapshots, their health and
+// their size, and free space.
+package inventory
+
+import (
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Config of an Inventory.
+type Config struct {
+	Exports *session.Exports
+	// MountOptions for exports for which no others are known.
+	MountOptions []string
+	// Refused returns how many deleted volumes remain on an export because the server
+	// refuses to remove something in them, and one such entry.
+	Refused func(volume.Export) (deleted int64, entry string)
+}
+
+// Inventory of the exports that this process was configured with or has used.
+type Inventory struct {
+	cfg      Config
+	known    known
+	contents contents
+	// listings are for List, checks for ListHealth; each has a lock of every export.
+	listings, checks listings
+}
+
+// New returns an empty Inventory.
+func New(cfg Config) *Inventory {
+	return &Inventory{
+		cfg:      cfg,
+		known:    known{exports: map[volume.Export]*knownExport{}},
+		contents: contents{exports: map[volume.Export]map[string]SnapshotContent{}},
+		listings: listings{exports: map[volume.Export]*names{}},
+		checks:   listings{exports: map[volume.Export]*names{}},
+	}
+}
+
+// Target is a directory of the export as it is mounted, or else with the options the
+// caller gives, or else those that this process has mounted the export with for a
+// class, which its records have too, or else the configured ones.
+func (i *Inventory) Target(export volume.Export, subDir string, options []string) session.Target {
+	if len(options) == 0 {
+		options = i.known.options(export)
+	}
+	if len(options) == 0 {
+		options = i.cfg.MountOptions
+	}
+	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options}
+}
+
+// Opened adds the target's export to the lists.
+func (i *Inventory) Opened(t session.Target) { i.known.opened(t) }
+
+// Saw notes a volume, by the path of its record.
+func (i *Inventory) Saw(path string, id volume.ID) { i.known.saw(path, id) }
+
+// Forget drops a volume that was deleted.
+func (i *Inventory) Forget(id volume.ID) { i.known.forget(id) }
