@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -305,6 +307,54 @@ func TestCopyThatIsRemoved(t *testing.T) {
 		}
 		if err := made.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A name is listed again while its first listing waits for its worker.
+func TestNameListedAgainWhileItIsCopied(t *testing.T) {
+	for _, most := range []int64{maxNames, 1} { // with room for all names, and for one
+		from, to := memory(t, "1m"), memory(t, "1m")
+		for _, name := range []string{"a", "b"} {
+			if err := os.Symlink("target", filepath.Join(from.Name(), name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var tries atomic.Int32
+		again := make(chan struct{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		c := newCopier(CopyOptions{Workers: 4, at: func(step, name string) error {
+			if step == "try" && name == "a" && tries.Add(1) == 1 {
+				select { // until the second try has created the file, unless that waits
+				case <-again:
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+			return nil
+		}}, cancel)
+		c.names.max = most
+		l, err := openTop(from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.names.memory = &c.names
+		for _, name := range []string{"a", "b", "a"} {
+			if _, err := c.entry(ctx, l, item{name: name, kind: fs.ModeSymlink}); err != nil {
+				t.Fatal(err)
+			}
+			if tries.Load() == 2 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		if tries.Load() == 2 {
+			close(again)
+		}
+		l.work.Wait()
+		if n := l.count.Load(); n != 2 || context.Cause(ctx) != nil {
+			t.Errorf("counted %d entries, want 2: %v", n, context.Cause(ctx))
+		}
+		if err := l.close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -22,7 +22,12 @@ func (c *copier) entry(ctx context.Context, l *level, e item) (down *level, err 
 	if err := c.step("listed", l.join(e.name)); err != nil {
 		return nil, err
 	}
-	e.fresh = e.tries == 0 && l.names.isNew(e.name)
+	if e.tries == 0 {
+		var settle bool
+		if e.fresh, settle = l.names.isNew(e.name); settle {
+			l.work.Wait()
+		}
+	}
 	if e.kind == fs.ModeIrregular {
 		if e.kind, err = c.kindNow(l, e.name); err != nil {
 			return nil, c.unlessGone(l, err)

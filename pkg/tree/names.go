@@ -25,26 +25,28 @@ type names struct {
 	partial bool
 }
 
-// isNew reports whether the name is certainly new, and records it.
-func (n *names) isNew(name string) bool {
+// isNew reports whether the name is certainly new, and records it. If it is not, a file
+// that was new may be the same one, and has to be complete before this one is begun:
+// settle is set.
+func (n *names) isNew(name string) (is, settle bool) {
 	if n.memory == nil || n.partial {
-		return false
+		return false, false
 	}
 	hash := maphash.String(n.memory.seed, name)
 	if _, have := n.seen[hash]; have {
-		return false
+		return false, true
 	}
 	if n.memory.used.Add(1) > n.memory.max {
 		n.memory.used.Add(-1)
 		n.partial = true
 		n.forget()
-		return false
+		return false, true // once: no later one is new
 	}
 	if n.seen == nil {
 		n.seen = map[uint64]struct{}{}
 	}
 	n.seen[hash] = struct{}{}
-	return true
+	return true, false
 }
 
 // forget drops the names, which makes room for those of other directories.
