@@ -7,27 +7,27 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// List is inventory.List.
+// List is Inventory.List.
 func (s *Store) List(ctx context.Context, limit int, token string) (inventory.Page, error) {
 	return s.inventory.List(ctx, limit, token)
 }
 
-// Health is inventory.Health.
+// Health is Inventory.Health.
 func (s *Store) Health(ctx context.Context, id volume.ID, mountOptions []string) ([]inventory.Condition, error) {
 	return s.inventory.Health(ctx, id, mountOptions)
 }
 
-// ListHealth is inventory.ListHealth.
+// ListHealth is Inventory.ListHealth.
 func (s *Store) ListHealth(ctx context.Context, limit int, token string) (inventory.HealthPage, error) {
 	return s.inventory.ListHealth(ctx, limit, token)
 }
 
-// Capacity is inventory.Capacity.
+// Capacity is Inventory.Capacity.
 func (s *Store) Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error) {
 	return s.inventory.Capacity(ctx, export, mountOptions)
 }
 
-// ListSnapshots is inventory.ListSnapshots.
+// ListSnapshots is Inventory.ListSnapshots.
 func (s *Store) ListSnapshots(ctx context.Context, q inventory.SnapshotQuery) (page []Snapshot, next string, err error) {
 	recs, next, err := s.inventory.ListSnapshots(ctx, q)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) ListSnapshots(ctx context.Context, q inventory.SnapshotQuery) (p
 	return page, next, nil
 }
 
-// SnapshotContents is inventory.SnapshotContents.
+// SnapshotContents is Inventory.SnapshotContents.
 func (s *Store) SnapshotContents() []inventory.SnapshotContent { return s.inventory.SnapshotContents() }
 
 // saw adds snapshots to the inventory.

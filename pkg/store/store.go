@@ -149,7 +149,7 @@ func thisShare(export volume.Export, subDir string, options []string) session.Ta
 	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options, Exact: true}
 }
 
-// anyShare is inventory.Target.
+// anyShare is Inventory.Target.
 func (s *Store) anyShare(export volume.Export, subDir string, options []string) session.Target {
 	return s.inventory.Target(export, subDir, options)
 }

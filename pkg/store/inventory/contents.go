@@ -20,46 +20,6 @@ type SnapshotContent struct {
 	Bytes, Entries int64
 }
 
-// SnapshotContents are those of the snapshots that this process has made, and of those
-// on the exports of the inventory as of the last refresh.
-func (i *Inventory) SnapshotContents() []SnapshotContent { return i.contents.all() }
-
-// SawSnapshot notes a snapshot, by the path of its record.
-func (i *Inventory) SawSnapshot(path string, s SnapshotContent) { i.contents.saw(path, s) }
-
-// ForgetSnapshots drops the snapshots of an export that gone selects.
-func (i *Inventory) ForgetSnapshots(export volume.Export, gone func(volume.SnapshotID) bool) {
-	i.contents.forget(export, func(_ string, s SnapshotContent) bool { return gone(s.ID) })
-}
-
-// RefreshContents adds the snapshots that others have made and drops those that they
-// have deleted. Records do not change, so only new ones are read. It is not complete
-// when it stopped because waiting.
-func (i *Inventory) RefreshContents(ctx context.Context, x *session.Session, waiting func() bool) (complete bool, err error) {
-	export, records := x.Key.Export, x.Records()
-	before, found := i.contents.on(export), map[string]bool{}
-	for path, err := range records.SnapshotPaths("") {
-		if err := errors.Join(err, ctx.Err()); err != nil {
-			return false, fmt.Errorf("refresh snapshot contents: %w", err)
-		}
-		if _, ok := before[path]; ok {
-			found[path] = true
-			continue
-		}
-		if waiting() {
-			return false, nil
-		}
-		if err := i.contents.read(records, path); err != nil {
-			return false, fmt.Errorf("refresh snapshot contents: %w", err)
-		}
-	}
-	i.contents.forget(export, func(path string, _ SnapshotContent) bool {
-		_, known := before[path]
-		return known && !found[path]
-	})
-	return true, nil
-}
-
 // contents of snapshots, by export and path.
 type contents struct {
 	mu      sync.Mutex
@@ -100,6 +60,33 @@ func (c *contents) forget(export volume.Export, gone func(path string, s Snapsho
 	maps.DeleteFunc(c.exports[export], gone)
 }
 
+// refresh adds the snapshots that others have made and drops those that they
+// have deleted. Records do not change, so only new ones are read. It returns early, not
+// complete, when waiting reports true.
+func (c *contents) refresh(ctx context.Context, export volume.Export, records session.Records, waiting func() bool) (complete bool, err error) {
+	before, found := c.on(export), map[string]bool{}
+	for path, err := range records.SnapshotPaths("") {
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return false, fmt.Errorf("refresh snapshot contents: %w", err)
+		}
+		if _, ok := before[path]; ok {
+			found[path] = true
+			continue
+		}
+		if waiting() {
+			return false, nil
+		}
+		if err := c.read(records, path); err != nil {
+			return false, fmt.Errorf("refresh snapshot contents: %w", err)
+		}
+	}
+	c.forget(export, func(path string, _ SnapshotContent) bool {
+		_, known := before[path]
+		return known && !found[path]
+	})
+	return true, nil
+}
+
 func (c *contents) read(records session.Records, path string) error {
 	rec, id, err := readSnapshot(records, path)
 	if _, broken := errors.AsType[*catalog.BrokenError](err); broken || errors.Is(err, fs.ErrNotExist) {
@@ -109,4 +96,16 @@ func (c *contents) read(records session.Records, path string) error {
 		c.saw(path, SnapshotContent{id, rec.Bytes, rec.Entries})
 	}
 	return err
+}
+
+func readSnapshot(records session.Records, path string) (catalog.Snapshot, volume.SnapshotID, error) {
+	rec, err := records.ReadSnapshot(path)
+	if err != nil {
+		return catalog.Snapshot{}, volume.SnapshotID{}, err
+	}
+	id, err := volume.ParseSnapshotID(rec.ID)
+	if err != nil {
+		err = fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
+	}
+	return rec, id, err
 }

@@ -3,6 +3,8 @@
 package inventory
 
 import (
+	"context"
+
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -58,3 +60,22 @@ func (i *Inventory) Saw(path string, id volume.ID) { i.known.saw(path, id) }
 
 // Forget drops a volume that was deleted.
 func (i *Inventory) Forget(id volume.ID) { i.known.forget(id) }
+
+// SnapshotContents are those of the snapshots that this process has made, and of those
+// on the exports of the inventory as of the last refresh.
+func (i *Inventory) SnapshotContents() []SnapshotContent { return i.contents.all() }
+
+// SawSnapshot notes a snapshot, by the path of its record.
+func (i *Inventory) SawSnapshot(path string, s SnapshotContent) { i.contents.saw(path, s) }
+
+// ForgetSnapshots drops the snapshots of an export that gone selects.
+func (i *Inventory) ForgetSnapshots(export volume.Export, gone func(volume.SnapshotID) bool) {
+	i.contents.forget(export, func(_ string, s SnapshotContent) bool { return gone(s.ID) })
+}
+
+// RefreshContents adds the snapshots that others have made on the session's export and
+// drops those that they have deleted. It returns early, not complete, when waiting
+// reports true.
+func (i *Inventory) RefreshContents(ctx context.Context, x *session.Session, waiting func() bool) (complete bool, err error) {
+	return i.contents.refresh(ctx, x.Key.Export, x.Records(), waiting)
+}

@@ -104,18 +104,6 @@ func snapshotsIn(ctx context.Context, records session.Records, after string, q S
 	return list, nil
 }
 
-func readSnapshot(records session.Records, path string) (catalog.Snapshot, volume.SnapshotID, error) {
-	rec, err := records.ReadSnapshot(path)
-	if err != nil {
-		return catalog.Snapshot{}, volume.SnapshotID{}, err
-	}
-	id, err := volume.ParseSnapshotID(rec.ID)
-	if err != nil {
-		err = fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
-	}
-	return rec, id, err
-}
-
 // isOf ignores what a volume's ID says about its deletion, which does not identify it.
 func isOf(rec catalog.Snapshot, source volume.ID) bool {
 	id, err := volume.ParseID(rec.SourceID)
