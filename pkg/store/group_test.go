@@ -19,7 +19,7 @@ import (
 func groupReq(name string, sources ...volume.ID) GroupRequest {
 	req := GroupRequest{Name: name}
 	for _, id := range sources {
-		req.Sources = append(req.Sources, Handle{id, id.String()})
+		req.Sources = append(req.Sources, Handle{ID: id, Text: id.String()})
 	}
 	return req
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -34,7 +35,7 @@ func (s *Store) ListSnapshots(ctx context.Context, q inventory.SnapshotQuery) (p
 		return nil, "", err
 	}
 	for _, rec := range recs {
-		snap, err := snapshotOf(rec)
+		snap, err := copies.SnapshotOf(rec)
 		if err != nil {
 			return nil, "", err
 		}
@@ -49,7 +50,7 @@ func (s *Store) SnapshotContents() []inventory.SnapshotContent { return s.invent
 // saw adds snapshots to the inventory.
 func (s *Store) saw(snapshots ...Snapshot) {
 	for _, snap := range snapshots {
-		s.inventory.SawSnapshot(snapshotPlace(snap.ID), inventory.SnapshotContent{ID: snap.ID, Bytes: snap.Bytes, Entries: snap.Entries})
+		s.inventory.SawSnapshot(copies.SnapshotPath(snap.ID), inventory.SnapshotContent{ID: snap.ID, Bytes: snap.Bytes, Entries: snap.Entries})
 	}
 }
 

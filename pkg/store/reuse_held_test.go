@@ -291,7 +291,7 @@ func TestReuseBehindAStranger(t *testing.T) {
 			t.Fatal(err)
 		}
 		want.Adopted = true // it found a stranger's record, and then none
-		c := volumes.NewClaim(x, second.volume(), want, late.copies.busy)
+		c := volumes.NewClaim(x, second.volume(), want, late.copies.Busy)
 		if err := c.Take(t.Context()); !errors.Is(err, volume.ErrInProgress) {
 			t.Errorf("made without the note: %v, want ErrInProgress", err)
 		}

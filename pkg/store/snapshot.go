@@ -2,264 +2,69 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"path"
-	"time"
 
-	"k8s.io/klog/v2"
-
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
-	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
-	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
-	"github.com/nfs-csi/nfs-csi/pkg/store/legacy"
-	"github.com/nfs-csi/nfs-csi/pkg/store/session"
-	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// SnapshotRequest asks for a snapshot.
-type SnapshotRequest struct {
-	Name   string
-	Source volume.ID
-	// Export to keep it on; nil for that of the volume.
-	Export       *volume.Export
-	MountOptions []string
-}
+// What copies are made of, and what they make.
+type (
+	// Source of a volume's content.
+	Source = copies.Source
+	// SnapshotRequest asks for a snapshot.
+	SnapshotRequest = copies.SnapshotRequest
+	// Snapshot is a complete snapshot.
+	Snapshot = copies.Snapshot
+	// GroupRequest asks for a group snapshot.
+	GroupRequest = copies.GroupRequest
+	// Handle is a volume ID and the caller's spelling of it.
+	Handle = copies.Handle
+	// Group is a complete group snapshot.
+	Group = copies.Group
+)
 
-// Snapshot is a complete snapshot. One that is being made has no name yet.
-type Snapshot struct {
-	ID volume.SnapshotID
-	// SourceID is the volume ID in the request that made the snapshot.
-	SourceID string
-	// Capacity of the volume when the snapshot was made, in bytes, 0 if unknown. A claim
-	// that restores the snapshot has at least this size.
-	Capacity int64
-	// Bytes in its files, without compression or shared blocks. They may exceed the
-	// capacity, which is not enforced.
-	Bytes   int64
-	Entries int64
-	Created time.Time
-}
-
-// snapshotPlace is the path of the snapshot in the catalog.
-func snapshotPlace(id volume.SnapshotID) string {
-	if id.Group != "" {
-		return catalog.MemberPath(id.Group, id.Name)
-	}
-	return catalog.SnapshotPath(id.Name)
-}
-
-// snapshotKey is never that of a volume: no volume is in the catalog's directory.
-func snapshotKey(id volume.SnapshotID) session.Key {
-	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, snapshotPlace(id))}
-}
-
-// CreateSnapshot copies the volume as it is, or finds the snapshot that an earlier call
-// has made. Pods may write meanwhile: each file is as it was at some time during the
-// call.
-//
-// Errors: volume.ErrSnapshotDiffers when a snapshot of another volume has this name,
-// volume.ErrNotFound, volume.ErrInProgress, those of share.Cache.
+// CreateSnapshot is copies.CreateSnapshot.
 func (s *Store) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
-	dir, err := volume.DirName(req.Name)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	id := volume.SnapshotID{Export: req.Source.Export, Name: dir, Source: req.Source.Name}
-	if req.Export != nil {
-		id.Export = *req.Export
-	}
-	k, src := snapshotKey(id), &Source{Volume: &req.Source}
-	t := s.anyShare(k.Export, k.SubDir, req.MountOptions)
-	job := copyjob.Request[snapshotIdentity]{
-		Key: k, Identity: snapshotIdentity{req.Name, src.String()},
-		Sources: []volume.Export{req.Source.Export}, Volume: src.volume(), Owner: id.Source,
-	}
-	made, err := s.copies.snapshots.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Snapshot, error) {
-		defer s.reclaim.Kick(t)
-		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Snapshot, error) {
-			return s.createSnapshot(ctx, x, id, req, task)
-		})
-	})
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("create snapshot %s of %s: %w", req.Name, req.Source, err)
-	}
-	s.saw(made)
-	return made, nil
-}
-
-func (s *Store) createSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) (Snapshot, error) {
-	if have, err := sameSnapshot(x.Cat, id, req.Source); !errors.Is(err, fs.ErrNotExist) {
-		return have, err
-	}
-	from, err := s.openSource(ctx, &Source{Volume: &req.Source}, x)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	defer from.close()
-	st, err := newStaging(ctx, x, catalog.SnapshotData)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	if err := st.explain(s.takeSnapshot(ctx, st, from, id, req, t)); err != nil {
-		if ctx.Err() == nil {
-			err = errors.Join(err, st.end(ctx))
-		}
-		return Snapshot{}, err
-	}
-	return sameSnapshot(x.Cat, id, req.Source)
-}
-
-// sameSnapshot finds the snapshot of an earlier call; fs.ErrNotExist if there is none.
-func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) (Snapshot, error) {
-	rec, err := cat.ReadSnapshot(snapshotPlace(id))
-	if err != nil {
-		return Snapshot{}, err
-	}
-	have, err := volume.ParseID(rec.SourceID)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", id.Name, err)
-	}
-	if !sameVolume(have, source) {
-		return Snapshot{}, fmt.Errorf("%w: there is one of that name, of %s", volume.ErrSnapshotDiffers, rec.SourceID)
-	}
-	return snapshotOf(rec)
-}
-
-// sameVolume compares IDs without their policies, which do not identify a volume.
-func sameVolume(a, b volume.ID) bool {
-	a.OnDelete, b.OnDelete = "", ""
-	return a == b
-}
-
-func snapshotOf(rec catalog.Snapshot) (Snapshot, error) {
-	id, err := volume.ParseSnapshotID(rec.ID)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
-	}
-	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
-}
-
-func (s *Store) takeSnapshot(ctx context.Context, st *staging, from *content, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) error {
-	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Capacity: from.capacity, Created: time.Now().UTC()}
-	if err := st.Step(ctx, "copy"); err != nil {
-		return err
-	}
-	if err := st.fill(ctx, from, s.cfg.CopyWorkers, t); err != nil {
-		return err
-	}
-	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
-	if err := st.Cat.WriteSnapshot(st.name, rec); err != nil {
-		return err
-	}
-	logCopied(ctx, rec, t.Progress)
-	if err := st.Step(ctx, "put snapshot in its place"); err != nil {
-		return err
-	}
-	err := st.place(snapshotPlace(id))
-	if errors.Is(err, errExists) {
-		err = st.end(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	return st.Step(ctx, "answer")
-}
-
-// logCopied logs what a snapshot contains, for which the CSI has no field, and what of
-// the volume it lacks.
-func logCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
-	log := klog.FromContext(ctx).WithValues(logkeys.SnapshotID, rec.ID)
-	log.Info("Copied a volume for a snapshot", logkeys.SourceVolumeID, rec.SourceID,
-		logkeys.ContentBytes, rec.Bytes, logkeys.ContentEntries, rec.Entries, logkeys.CapacityBytes, rec.Capacity)
-	if n := p.Devices(); n > 0 {
-		log.Info("Left device nodes out of a snapshot", logkeys.Devices, n)
-	}
-	if n := p.Unlinked(); n > 0 {
-		log.Info("Copied hard links as separate files: they changed meanwhile or cannot be linked", logkeys.Links, n)
-	}
-}
-
-// DeleteSnapshot moves the snapshot to the trash. It is no error if it does not exist.
-//
-// Errors: volume.ErrInUse while a volume is being made from it,
-// volume.ErrInGroup, those of share.Cache.
-func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
-	k := snapshotKey(id)
-	t := s.anyShare(k.Export, k.SubDir, mountOptions)
-	err := s.copies.snapshots.End(ctx, k, id.Source)
+	made, err := s.copies.CreateSnapshot(ctx, req)
 	if err == nil {
-		err = s.exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error {
-			if err := s.copies.Free(k); err != nil {
-				return err
-			}
-			return s.deleteSnapshot(ctx, x, id)
-		})
+		s.saw(made)
 	}
-	if err != nil {
-		return fmt.Errorf("delete snapshot %s: %w", id, err)
-	}
-	s.inventory.ForgetSnapshots(id.Export, func(gone volume.SnapshotID) bool { return gone == id })
-	s.reclaim.Kick(t)
-	return nil
+	return made, err
 }
 
-func (s *Store) deleteSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID) error {
-	rec, err := x.Cat.ReadSnapshot(snapshotPlace(id))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := x.Cat.EndStagings(x.Key.SubDir, ""); err != nil {
-			return err
-		}
-		return deletion.Tarball(ctx, x, id)
-	case err != nil:
-		return err
-	case rec.ID != id.String():
-		klog.FromContext(ctx).Info("Nothing to delete: the snapshot is gone and another one has its name", logkeys.SnapshotID, id.String(), logkeys.Owner, rec.ID)
-		return nil
-	case id.Group != "":
-		return fmt.Errorf("%w: %s", volume.ErrInGroup, id.GroupID())
+// DeleteSnapshot is copies.DeleteSnapshot.
+func (s *Store) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
+	err := s.copies.DeleteSnapshot(ctx, id, mountOptions)
+	if err == nil {
+		s.inventory.ForgetSnapshots(id.Export, func(gone volume.SnapshotID) bool { return gone == id })
 	}
-	if err := x.Step(ctx, "move snapshot to trash"); err != nil {
-		return err
-	}
-	if err := x.Cat.Discard(snapshotPlace(id)); err != nil {
-		return err
-	}
-	return x.Step(ctx, "answer")
+	return err
 }
 
-// GetSnapshot returns the snapshot, or volume.ErrSnapshotNotFound.
+// GetSnapshot is copies.GetSnapshot.
 func (s *Store) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (Snapshot, error) {
-	k := snapshotKey(id)
-	t := s.anyShare(k.Export, k.SubDir, mountOptions)
-	found, err := session.View(ctx, s.exports, t, func(_ context.Context, x *session.Session) (Snapshot, error) {
-		rec, err := x.Records().ReadSnapshot(snapshotPlace(id))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return findTarball(x, id)
-		case err != nil:
-			return Snapshot{}, err
-		case rec.ID != id.String():
-			return Snapshot{}, fmt.Errorf("%w: its name is that of %s", volume.ErrSnapshotNotFound, rec.ID)
-		}
-		return snapshotOf(rec)
-	})
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("snapshot %s: %w", id, err)
-	}
-	return found, nil
+	return s.copies.GetSnapshot(ctx, id, mountOptions)
 }
 
-// findTarball describes a snapshot of csi-driver-nfs.
-func findTarball(x *session.Session, id volume.SnapshotID) (Snapshot, error) {
-	t, err := legacy.Open(x, id)
-	if err != nil {
-		return Snapshot{}, err
+// CreateGroup is copies.CreateGroup.
+func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error) {
+	made, err := s.copies.CreateGroup(ctx, req)
+	if err == nil {
+		s.saw(made.Members...)
 	}
-	defer t.Close()
-	return Snapshot{ID: id, SourceID: t.Source.String(), Created: t.Created}, nil
+	return made, err
+}
+
+// DeleteGroup is copies.DeleteGroup.
+func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
+	err := s.copies.DeleteGroup(ctx, id, members, mountOptions)
+	if err == nil {
+		s.inventory.ForgetSnapshots(id.Export, func(gone volume.SnapshotID) bool { return gone.Group == id.Name })
+	}
+	return err
+}
+
+// GetGroup is copies.GetGroup.
+func (s *Store) GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (Group, error) {
+	return s.copies.GetGroup(ctx, id, members, mountOptions)
 }

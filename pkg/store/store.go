@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
@@ -60,7 +61,7 @@ type Store struct {
 	cfg       Config
 	exports   *session.Exports
 	reclaim   *reclaim.Reclaimer
-	copies    copies
+	copies    *copies.Copies
 	inventory *inventory.Inventory
 	upkeeps   upkeeps
 	// step is called between steps that change the export, by name. It ends a job
@@ -86,7 +87,10 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		Shares: cfg.Shares, Opened: s.opened,
 		Step: func(ctx context.Context, name string) error { return s.step(ctx, name) },
 	})
-	s.copies = newCopies(ctx, s.exports)
+	s.copies = copies.New(ctx, copies.Config{
+		Exports: s.exports, Volumes: cfg.volumes(), Workers: cfg.CopyWorkers, Target: s.anyShare,
+		Kick: func(t session.Target) { s.reclaim.Kick(t) },
+	})
 	s.inventory = inventory.New(inventory.Config{Exports: s.exports, MountOptions: cfg.MountOptions, Refused: s.refused})
 	var err error
 	s.reclaim, err = reclaim.New(ctx, reclaim.Config{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
@@ -48,7 +49,11 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 		return Created{}, err
 	}
 	if req.Source != nil {
-		return s.createFrom(ctx, req, want)
+		made, err := s.copies.CreateVolume(ctx, copies.VolumeRequest{Request: req.volume(), From: req.Source, Record: want})
+		if err == nil {
+			s.inventory.Saw(want.SubDir, made.ID)
+		}
+		return made, err
 	}
 	id, err := volume.ParseID(want.ID)
 	if err != nil {
@@ -56,7 +61,7 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	}
 	export := req.Params.Export
 	made, err := session.Do(ctx, s.exports, thisShare(export, id.SubDir, req.MountOptions), func(ctx context.Context, x *session.Session) (Created, error) {
-		return volumes.NewClaim(x, req.volume(), want, s.copies.busy).Make(ctx)
+		return volumes.NewClaim(x, req.volume(), want, s.copies.Busy).Make(ctx)
 	})
 	if err != nil {
 		return Created{}, fmt.Errorf("create volume %s on %s: %w", req.Name, export, err)
@@ -75,7 +80,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	t := s.anyShare(id.Export, id.SubDir, mountOptions)
-	err := s.copies.volumes.End(ctx, t.Key, id.Name)
+	err := s.copies.EndVolume(ctx, t.Key, id.Name)
 	if err == nil {
 		err = s.exports.On(ctx, t, s.deletion(id).Run)
 	}

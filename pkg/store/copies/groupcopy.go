@@ -1,4 +1,4 @@
-package store
+package copies
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // groupCopy makes a group snapshot.
 type groupCopy struct {
-	store   *Store
+	copies  *Copies
 	id      volume.GroupID
 	req     GroupRequest
 	from    []*content
@@ -26,11 +26,11 @@ type groupCopy struct {
 	staging *staging
 }
 
-func (s *Store) createGroup(ctx context.Context, x *session.Session, id volume.GroupID, req GroupRequest, t copyjob.Task) (Group, error) {
+func (c *Copies) createGroup(ctx context.Context, x *session.Session, id volume.GroupID, req GroupRequest, t copyjob.Task) (Group, error) {
 	if have, err := sameGroup(x.Cat, id, req.Sources); !errors.Is(err, fs.ErrNotExist) {
 		return have, err
 	}
-	g := &groupCopy{store: s, id: id, req: req}
+	g := &groupCopy{copies: c, id: id, req: req}
 	defer g.close()
 	if err := g.open(ctx, x); err != nil {
 		return Group{}, err
@@ -59,7 +59,7 @@ func (g *groupCopy) close() {
 // none is deleted meanwhile.
 func (g *groupCopy) open(ctx context.Context, x *session.Session) error {
 	for _, source := range g.req.Sources {
-		c, err := g.store.openSource(ctx, &Source{Volume: &source.ID}, x)
+		c, err := g.copies.openSource(ctx, &Source{Volume: &source.ID}, x)
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (g *groupCopy) member(ctx context.Context, i int, name string, rec *catalog
 			return err
 		}
 	}
-	if err := g.staging.copyInto(ctx, data, g.from[i], g.store.cfg.CopyWorkers, t); err != nil {
+	if err := g.staging.copyInto(ctx, data, g.from[i], g.copies.cfg.Workers, t); err != nil {
 		return err
 	}
 	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
@@ -145,7 +145,7 @@ func (g *groupCopy) unchanged(ctx context.Context) error {
 		if now.Before(began) {
 			return fmt.Errorf("volume %s: %w, as far as can be told: the server's clock was set back", source, volume.ErrWritten)
 		}
-		changed, err := tree.ChangedSince(ctx, g.from[i].root, began, g.store.cfg.CopyWorkers)
+		changed, err := tree.ChangedSince(ctx, g.from[i].root, began, g.copies.cfg.Workers)
 		if err != nil {
 			return fmt.Errorf("volume %s: %w", source, err)
 		}

@@ -1,4 +1,6 @@
-package store
+// Package copies makes volumes with content, snapshots and group snapshots. What it
+// makes is renamed to its place when it is complete.
+package copies
 
 import (
 	"context"
@@ -11,19 +13,33 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// copies are the copy jobs, by kind.
-type copies struct {
+// Config of Copies.
+type Config struct {
+	Exports *session.Exports
+	Volumes volumes.Config
+	// Workers is how many files one copy copies at a time.
+	Workers int
+	// Target of a directory on an export as it is mounted, or else with these options.
+	Target func(export volume.Export, subDir string, options []string) session.Target
+	// Kick is called when there may be something to reclaim on a target's export.
+	Kick func(session.Target)
+}
+
+// Copies made by this process. Close them after use.
+type Copies struct {
 	*copyjob.Pool
-	volumes   *copyjob.Jobs[volumeIdentity, Created]
+	cfg       Config
+	volumes   *copyjob.Jobs[volumeIdentity, volumes.Volume]
 	snapshots *copyjob.Jobs[snapshotIdentity, Snapshot]
 	groups    *copyjob.Jobs[snapshotIdentity, Group]
 }
 
-func newCopies(ctx context.Context, exports *session.Exports) copies {
-	pool := copyjob.NewPool(ctx, exports)
-	return copies{
-		Pool:      pool,
-		volumes:   copyjob.In[volumeIdentity, Created](pool),
+// New returns Copies without jobs.
+func New(ctx context.Context, cfg Config) *Copies {
+	pool := copyjob.NewPool(ctx, cfg.Exports)
+	return &Copies{
+		Pool: pool, cfg: cfg,
+		volumes:   copyjob.In[volumeIdentity, volumes.Volume](pool),
 		snapshots: copyjob.In[snapshotIdentity, Snapshot](pool),
 		groups:    copyjob.In[snapshotIdentity, Group](pool),
 	}
@@ -35,7 +51,7 @@ type volumeIdentity catalog.Record
 
 // Differs implements copyjob.Identity.
 func (i volumeIdentity) Differs(other volumeIdentity) error {
-	return volumes.SameRequest(catalog.Record(i), catalog.Record(other), SizeRange{})
+	return volumes.SameRequest(catalog.Record(i), catalog.Record(other), volumes.SizeRange{})
 }
 
 // snapshotIdentity is the CSI name of a snapshot or group, and what it is made of.
@@ -52,10 +68,15 @@ func (i snapshotIdentity) Differs(other snapshotIdentity) error {
 	return nil
 }
 
-// busy returns an error while a copy is made of a volume, or is to become it.
-func (c copies) busy(k session.Key) error {
+// Busy returns an error while the volume of k is copied or is being made.
+func (c *Copies) Busy(k session.Key) error {
 	if c.volumes.Running(k) {
 		return fmt.Errorf("%w: %s is being made", volume.ErrInProgress, k)
 	}
 	return c.Free(k)
+}
+
+// EndVolume ends the copy to the volume of k, if it has this name, and waits for that.
+func (c *Copies) EndVolume(ctx context.Context, k session.Key, name string) error {
+	return c.volumes.End(ctx, k, name)
 }

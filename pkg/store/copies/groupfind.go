@@ -1,4 +1,4 @@
-package store
+package copies
 
 import (
 	"context"
@@ -48,11 +48,11 @@ func groupOf(cat session.Records, rec catalog.Group) (Group, error) {
 		if err != nil {
 			return Group{}, fmt.Errorf("record of group snapshot %s: %w", rec.Name, err)
 		}
-		rec, err := cat.ReadSnapshot(snapshotPlace(member))
+		rec, err := cat.ReadSnapshot(SnapshotPath(member))
 		if err != nil {
 			return Group{}, err
 		}
-		snap, err := snapshotOf(rec)
+		snap, err := SnapshotOf(rec)
 		if err != nil {
 			return Group{}, err
 		}
@@ -65,10 +65,10 @@ func groupOf(cat session.Records, rec catalog.Group) (Group, error) {
 // the IDs of the snapshots that the caller expects.
 //
 // Errors: volume.ErrInvalid when the members differ, those of share.Cache.
-func (s *Store) GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (Group, error) {
+func (c *Copies) GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (Group, error) {
 	k := groupKey(id)
-	t := s.anyShare(k.Export, k.SubDir, mountOptions)
-	found, err := session.View(ctx, s.exports, t, func(_ context.Context, x *session.Session) (Group, error) {
+	t := c.cfg.Target(k.Export, k.SubDir, mountOptions)
+	found, err := session.View(ctx, c.cfg.Exports, t, func(_ context.Context, x *session.Session) (Group, error) {
 		rec, err := x.Records().ReadGroup(id.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -110,22 +110,21 @@ func sameMembers(rec catalog.Group, members []string) error {
 //
 // Errors: volume.ErrInUse while a volume is being made from a member,
 // volume.ErrInvalid when the members differ, those of share.Cache.
-func (s *Store) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
+func (c *Copies) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
 	k := groupKey(id)
-	t := s.anyShare(k.Export, k.SubDir, mountOptions)
-	err := s.copies.groups.End(ctx, k, id.Name)
+	t := c.cfg.Target(k.Export, k.SubDir, mountOptions)
+	err := c.groups.End(ctx, k, id.Name)
 	if err == nil {
-		err = s.exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error { return s.deleteGroup(ctx, x, id, members) })
+		err = c.cfg.Exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error { return c.deleteGroup(ctx, x, id, members) })
 	}
 	if err != nil {
 		return fmt.Errorf("delete group snapshot %s: %w", id, err)
 	}
-	s.inventory.ForgetSnapshots(id.Export, func(gone volume.SnapshotID) bool { return gone.Group == id.Name })
-	s.reclaim.Kick(t)
+	c.cfg.Kick(t)
 	return nil
 }
 
-func (s *Store) deleteGroup(ctx context.Context, x *session.Session, id volume.GroupID, members []string) error {
+func (c *Copies) deleteGroup(ctx context.Context, x *session.Session, id volume.GroupID, members []string) error {
 	rec, err := x.Cat.ReadGroup(id.Name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -144,7 +143,7 @@ func (s *Store) deleteGroup(ctx context.Context, x *session.Session, id volume.G
 		if err != nil {
 			return fmt.Errorf("record of group snapshot %s: %w", rec.Name, err)
 		}
-		if err := s.copies.Free(snapshotKey(member)); err != nil {
+		if err := c.Free(snapshotKey(member)); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package copies
 
 import (
 	"cmp"
@@ -75,38 +75,38 @@ type content struct {
 
 // openSource opens a source. This process does not delete it while it is open;
 // content.copyTo detects when another one did.
-func (s *Store) openSource(ctx context.Context, src *Source, target *session.Session) (*content, error) {
-	release := s.copies.Use(src.key())
+func (c *Copies) openSource(ctx context.Context, src *Source, target *session.Session) (*content, error) {
+	release := c.Use(src.key())
 	x, closing := target, release
 	if src.export() != target.Key.Export {
-		held, letGo, err := s.exports.Hold(ctx, s.anyShare(src.export(), "", nil))
+		held, letGo, err := c.cfg.Exports.Hold(ctx, c.cfg.Target(src.export(), "", nil))
 		if err != nil {
 			release()
 			return nil, fmt.Errorf("source: %w", err)
 		}
 		x, closing = held, func() { letGo(); release() }
 	}
-	c, err := openContent(x, src)
+	from, err := openContent(x, src)
 	if err != nil {
 		closing()
 		return nil, fmt.Errorf("source: %w", err)
 	}
-	c.clock = func(ctx context.Context) (time.Time, error) {
+	from.clock = func(ctx context.Context) (time.Time, error) {
 		if err := x.Open(); err != nil {
 			return time.Time{}, err
 		}
 		return x.Cat.ServerTime(ctx)
 	}
-	c.close = func() {
-		if c.root != nil {
-			c.root.Close()
+	from.close = func() {
+		if from.root != nil {
+			from.root.Close()
 		}
-		if c.tarball != nil {
-			c.tarball.Close()
+		if from.tarball != nil {
+			from.tarball.Close()
 		}
 		closing()
 	}
-	return c, nil
+	return from, nil
 }
 
 func openContent(x *session.Session, src *Source) (*content, error) {
@@ -145,7 +145,7 @@ func openVolume(x *session.Session, id volume.ID) (*content, error) {
 }
 
 func openSnapshot(x *session.Session, id volume.SnapshotID) (*content, error) {
-	rec, err := x.Records().ReadSnapshot(snapshotPlace(id))
+	rec, err := x.Records().ReadSnapshot(SnapshotPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		t, err := legacy.Open(x, id)
 		if err != nil {
@@ -173,7 +173,7 @@ func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := fsat.OpenDirectory(cat.Meta(), path.Join(snapshotPlace(id), catalog.SnapshotData))
+	dir, err := fsat.OpenDirectory(cat.Meta(), path.Join(SnapshotPath(id), catalog.SnapshotData))
 	return dir, errors.Join(err, cat.Close())
 }
 

@@ -1,19 +1,35 @@
-package store
+package copies
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"testing"
+	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
+	"github.com/nfs-csi/nfs-csi/pkg/share"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // A copy whose staging directory another controller has ended is not put in place,
 // however far it has got: the content is being removed.
 func TestEndedCopyIsNotPlaced(t *testing.T) {
-	l := newLab(t)
-	x, release, err := l.exports.Hold(t.Context(), l.anyShare(l.export, "new", nil))
+	fake, export := nfsmounttest.NewFake(), volume.Export{Server: "nfs.test", Share: "/export"}
+	fake.AddExport(export, t.TempDir())
+	shares, err := share.New(t.Context(), share.Config{Mounter: fake, Dir: t.TempDir(), IdleTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shares.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // of a fake
+	exports := session.New(session.Config{
+		Shares: shares, Opened: func(session.Target) {},
+		Step: func(ctx context.Context, _ string) error { return ctx.Err() },
+	})
+	x, release, err := exports.Hold(t.Context(), session.Target{Key: session.Key{Export: export, SubDir: "new"}})
 	if err != nil {
 		t.Fatal(err)
 	}

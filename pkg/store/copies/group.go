@@ -1,4 +1,4 @@
-package store
+package copies
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func groupKey(id volume.GroupID) session.Key {
 // Errors: volume.ErrWritten when there were, volume.ErrSnapshotDiffers when a group of
 // other volumes has this name, volume.ErrInvalid, volume.ErrNotFound,
 // volume.ErrInProgress, those of share.Cache.
-func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error) {
+func (c *Copies) CreateGroup(ctx context.Context, req GroupRequest) (Group, error) {
 	dir, err := volume.DirName(req.Name)
 	if err == nil {
 		req.Sources, err = inOrder(req.Sources)
@@ -63,22 +63,21 @@ func (s *Store) CreateGroup(ctx context.Context, req GroupRequest) (Group, error
 		id.Export = *req.Export
 	}
 	k := groupKey(id)
-	t := s.anyShare(k.Export, k.SubDir, req.MountOptions)
+	t := c.cfg.Target(k.Export, k.SubDir, req.MountOptions)
 	first := Source{Volume: &req.Sources[0].ID}
 	job := copyjob.Request[snapshotIdentity]{
 		Key: k, Identity: snapshotIdentity{req.Name, sourcesOf(req.Sources)},
 		Sources: exportsOf(req.Sources), Volume: first.volume(), Owner: dir,
 	}
-	made, err := s.copies.groups.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Group, error) {
-		defer s.reclaim.Kick(t)
-		return session.DoInJob(ctx, s.exports, t, func(ctx context.Context, x *session.Session) (Group, error) {
-			return s.createGroup(ctx, x, id, req, task)
+	made, err := c.groups.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Group, error) {
+		defer c.cfg.Kick(t)
+		return session.DoInJob(ctx, c.cfg.Exports, t, func(ctx context.Context, x *session.Session) (Group, error) {
+			return c.createGroup(ctx, x, id, req, task)
 		})
 	})
 	if err != nil {
 		return Group{}, fmt.Errorf("create group snapshot %s: %w", req.Name, err)
 	}
-	s.saw(made.Members...)
 	return made, nil
 }
 

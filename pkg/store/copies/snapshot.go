@@ -1,0 +1,264 @@
+package copies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
+	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
+	"github.com/nfs-csi/nfs-csi/pkg/store/legacy"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/tree"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// SnapshotRequest asks for a snapshot.
+type SnapshotRequest struct {
+	Name   string
+	Source volume.ID
+	// Export to keep it on; nil for that of the volume.
+	Export       *volume.Export
+	MountOptions []string
+}
+
+// Snapshot is a complete snapshot. One that is being made has no name yet.
+type Snapshot struct {
+	ID volume.SnapshotID
+	// SourceID is the volume ID in the request that made the snapshot.
+	SourceID string
+	// Capacity of the volume when the snapshot was made, in bytes, 0 if unknown. A claim
+	// that restores the snapshot has at least this size.
+	Capacity int64
+	// Bytes in its files, without compression or shared blocks. They may exceed the
+	// capacity, which is not enforced.
+	Bytes   int64
+	Entries int64
+	Created time.Time
+}
+
+// SnapshotPath is the path of the snapshot in the catalog.
+func SnapshotPath(id volume.SnapshotID) string {
+	if id.Group != "" {
+		return catalog.MemberPath(id.Group, id.Name)
+	}
+	return catalog.SnapshotPath(id.Name)
+}
+
+// snapshotKey is never that of a volume: no volume is in the catalog's directory.
+func snapshotKey(id volume.SnapshotID) session.Key {
+	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, SnapshotPath(id))}
+}
+
+// CreateSnapshot copies the volume as it is, or finds the snapshot that an earlier call
+// has made. Pods may write meanwhile: each file is as it was at some time during the
+// call.
+//
+// Errors: volume.ErrSnapshotDiffers when a snapshot of another volume has this name,
+// volume.ErrNotFound, volume.ErrInProgress, those of share.Cache.
+func (c *Copies) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
+	dir, err := volume.DirName(req.Name)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	id := volume.SnapshotID{Export: req.Source.Export, Name: dir, Source: req.Source.Name}
+	if req.Export != nil {
+		id.Export = *req.Export
+	}
+	k, src := snapshotKey(id), &Source{Volume: &req.Source}
+	t := c.cfg.Target(k.Export, k.SubDir, req.MountOptions)
+	job := copyjob.Request[snapshotIdentity]{
+		Key: k, Identity: snapshotIdentity{req.Name, src.String()},
+		Sources: []volume.Export{req.Source.Export}, Volume: src.volume(), Owner: id.Source,
+	}
+	made, err := c.snapshots.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Snapshot, error) {
+		defer c.cfg.Kick(t)
+		return session.DoInJob(ctx, c.cfg.Exports, t, func(ctx context.Context, x *session.Session) (Snapshot, error) {
+			return c.createSnapshot(ctx, x, id, req, task)
+		})
+	})
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("create snapshot %s of %s: %w", req.Name, req.Source, err)
+	}
+	return made, nil
+}
+
+func (c *Copies) createSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) (Snapshot, error) {
+	if have, err := sameSnapshot(x.Cat, id, req.Source); !errors.Is(err, fs.ErrNotExist) {
+		return have, err
+	}
+	from, err := c.openSource(ctx, &Source{Volume: &req.Source}, x)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer from.close()
+	st, err := newStaging(ctx, x, catalog.SnapshotData)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if err := st.explain(c.takeSnapshot(ctx, st, from, id, req, t)); err != nil {
+		if ctx.Err() == nil {
+			err = errors.Join(err, st.end(ctx))
+		}
+		return Snapshot{}, err
+	}
+	return sameSnapshot(x.Cat, id, req.Source)
+}
+
+// sameSnapshot finds the snapshot of an earlier call; fs.ErrNotExist if there is none.
+func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) (Snapshot, error) {
+	rec, err := cat.ReadSnapshot(SnapshotPath(id))
+	if err != nil {
+		return Snapshot{}, err
+	}
+	have, err := volume.ParseID(rec.SourceID)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", id.Name, err)
+	}
+	if !sameVolume(have, source) {
+		return Snapshot{}, fmt.Errorf("%w: there is one of that name, of %s", volume.ErrSnapshotDiffers, rec.SourceID)
+	}
+	return SnapshotOf(rec)
+}
+
+// sameVolume compares IDs without their policies, which do not identify a volume.
+func sameVolume(a, b volume.ID) bool {
+	a.OnDelete, b.OnDelete = "", ""
+	return a == b
+}
+
+// SnapshotOf is the snapshot of a record.
+func SnapshotOf(rec catalog.Snapshot) (Snapshot, error) {
+	id, err := volume.ParseSnapshotID(rec.ID)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
+	}
+	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
+}
+
+func (c *Copies) takeSnapshot(ctx context.Context, st *staging, from *content, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) error {
+	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Capacity: from.capacity, Created: time.Now().UTC()}
+	if err := st.Step(ctx, "copy"); err != nil {
+		return err
+	}
+	if err := st.fill(ctx, from, c.cfg.Workers, t); err != nil {
+		return err
+	}
+	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
+	if err := st.Cat.WriteSnapshot(st.name, rec); err != nil {
+		return err
+	}
+	logCopied(ctx, rec, t.Progress)
+	if err := st.Step(ctx, "put snapshot in its place"); err != nil {
+		return err
+	}
+	err := st.place(SnapshotPath(id))
+	if errors.Is(err, errExists) {
+		err = st.end(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return st.Step(ctx, "answer")
+}
+
+// logCopied logs what a snapshot contains, for which the CSI has no field, and what of
+// the volume it lacks.
+func logCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
+	log := klog.FromContext(ctx).WithValues(logkeys.SnapshotID, rec.ID)
+	log.Info("Copied a volume for a snapshot", logkeys.SourceVolumeID, rec.SourceID,
+		logkeys.ContentBytes, rec.Bytes, logkeys.ContentEntries, rec.Entries, logkeys.CapacityBytes, rec.Capacity)
+	if n := p.Devices(); n > 0 {
+		log.Info("Left device nodes out of a snapshot", logkeys.Devices, n)
+	}
+	if n := p.Unlinked(); n > 0 {
+		log.Info("Copied hard links as separate files: they changed meanwhile or cannot be linked", logkeys.Links, n)
+	}
+}
+
+// DeleteSnapshot moves the snapshot to the trash. It is no error if it does not exist.
+//
+// Errors: volume.ErrInUse while a volume is being made from it,
+// volume.ErrInGroup, those of share.Cache.
+func (c *Copies) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
+	k := snapshotKey(id)
+	t := c.cfg.Target(k.Export, k.SubDir, mountOptions)
+	err := c.snapshots.End(ctx, k, id.Source)
+	if err == nil {
+		err = c.cfg.Exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error {
+			if err := c.Free(k); err != nil {
+				return err
+			}
+			return c.deleteSnapshot(ctx, x, id)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", id, err)
+	}
+	c.cfg.Kick(t)
+	return nil
+}
+
+func (c *Copies) deleteSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID) error {
+	rec, err := x.Cat.ReadSnapshot(SnapshotPath(id))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := x.Cat.EndStagings(x.Key.SubDir, ""); err != nil {
+			return err
+		}
+		return deletion.Tarball(ctx, x, id)
+	case err != nil:
+		return err
+	case rec.ID != id.String():
+		klog.FromContext(ctx).Info("Nothing to delete: the snapshot is gone and another one has its name", logkeys.SnapshotID, id.String(), logkeys.Owner, rec.ID)
+		return nil
+	case id.Group != "":
+		return fmt.Errorf("%w: %s", volume.ErrInGroup, id.GroupID())
+	}
+	if err := x.Step(ctx, "move snapshot to trash"); err != nil {
+		return err
+	}
+	if err := x.Cat.Discard(SnapshotPath(id)); err != nil {
+		return err
+	}
+	return x.Step(ctx, "answer")
+}
+
+// GetSnapshot returns the snapshot, or volume.ErrSnapshotNotFound.
+func (c *Copies) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (Snapshot, error) {
+	k := snapshotKey(id)
+	t := c.cfg.Target(k.Export, k.SubDir, mountOptions)
+	found, err := session.View(ctx, c.cfg.Exports, t, func(_ context.Context, x *session.Session) (Snapshot, error) {
+		rec, err := x.Records().ReadSnapshot(SnapshotPath(id))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return findTarball(x, id)
+		case err != nil:
+			return Snapshot{}, err
+		case rec.ID != id.String():
+			return Snapshot{}, fmt.Errorf("%w: its name is that of %s", volume.ErrSnapshotNotFound, rec.ID)
+		}
+		return SnapshotOf(rec)
+	})
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot %s: %w", id, err)
+	}
+	return found, nil
+}
+
+// findTarball describes a snapshot of csi-driver-nfs.
+func findTarball(x *session.Session, id volume.SnapshotID) (Snapshot, error) {
+	t, err := legacy.Open(x, id)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer t.Close()
+	return Snapshot{ID: id, SourceID: t.Source.String(), Created: t.Created}, nil
+}
