@@ -8,26 +8,27 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// upkeepEvery is how often an export that is worked on is looked through.
+// upkeepEvery is how often the records of an export in use are scanned.
 const upkeepEvery = time.Hour
 
-// upkeeps are those of exports.
+// upkeeps by export.
 type upkeeps struct {
 	mu sync.Mutex
 	by map[volume.Export]*upkeep
 }
 
-// upkeep of an export: what nobody waits for, and is done once an hour at most.
+// upkeep of an export is work that no caller waits for, once an hour at most.
 type upkeep struct {
 	begun time.Time
-	after string // the note of a retained directory that was looked at last
+	after string // the note of a retained directory that was checked last
 }
 
-// begin returns the upkeep of an export when it is time for it; nil otherwise.
+// begin returns the upkeep of an export when it is due; nil otherwise.
 func (u *upkeeps) begin(export volume.Export, now time.Time) *upkeep {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -45,14 +46,14 @@ func (u *upkeeps) begin(export volume.Export, now time.Time) *upkeep {
 	return at
 }
 
-// interrupted makes the upkeep go on at the next opportunity.
+// interrupted makes the upkeep continue at the next opportunity.
 func (u *upkeeps) interrupted(at *upkeep) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	at.begun = time.Time{}
 }
 
-// upkeep of an export, if it is time for it. It gives way when something is waiting.
+// upkeep of the session's export, if it is due. It stops early when waiting reports true.
 func (s *Store) upkeep(ctx context.Context, x *session.Session, waiting func() bool) {
 	export := x.Key.Export
 	at := s.upkeeps.begin(export, time.Now())
@@ -65,6 +66,6 @@ func (s *Store) upkeep(ctx context.Context, x *session.Session, waiting func() b
 		s.upkeeps.interrupted(at)
 	}
 	if err = errors.Join(err, failed); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Could not look through the records of an export", "export", export.String(), "retryIn", upkeepEvery)
+		klog.FromContext(ctx).Error(err, "Failed to scan the records of an export", logkeys.Export, export.String(), logkeys.RetryIn, upkeepEvery)
 	}
 }
