@@ -3,45 +3,13 @@ package copies
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
-
-// GroupRequest asks for a group snapshot.
-type GroupRequest struct {
-	Name    string
-	Sources []Handle
-	// Export to keep it on; nil for that of the first source by ID.
-	Export       *volume.Export
-	MountOptions []string
-	// AllowWrites makes it also when a source is written to meanwhile.
-	AllowWrites bool
-}
-
-// Handle is a volume ID and the caller's spelling of it.
-type Handle struct {
-	volume.ID
-	Text string
-}
-
-// Group is a group snapshot. All of it is on one export, even if its sources are on
-// several, so that one rename creates it and one removes it.
-type Group struct {
-	ID      volume.GroupID
-	Members []Snapshot
-	Created time.Time
-}
-
-func groupKey(id volume.GroupID) session.Key {
-	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, catalog.GroupPath(id.Name))}
-}
 
 // CreateGroup makes snapshots of several volumes, all or none, or finds those that an
 // earlier call has made. They show all volumes as of one time. NFS cannot suspend
@@ -94,17 +62,6 @@ func inOrder(sources []Handle) ([]Handle, error) {
 		}
 	}
 	return sources, nil
-}
-
-// source is the same for all forms of the volume's ID.
-func (h Handle) source() string { return (&Source{Volume: &h.ID}).String() }
-
-func sourcesOf(list []Handle) string {
-	var names []string
-	for _, h := range list {
-		names = append(names, h.source())
-	}
-	return strings.Join(names, ", ")
 }
 
 func exportsOf(list []Handle) []volume.Export {

@@ -40,7 +40,7 @@ func (c *Copies) createGroup(ctx context.Context, x *session.Session, id volume.
 		return Group{}, err
 	}
 	g.staging = st
-	if err := g.take(ctx, t); err != nil {
+	if err := g.make(ctx, t); err != nil {
 		if ctx.Err() == nil {
 			err = errors.Join(err, st.end(ctx))
 		}
@@ -78,7 +78,7 @@ func (g *groupCopy) open(ctx context.Context, x *session.Session) error {
 	return nil
 }
 
-func (g *groupCopy) take(ctx context.Context, t copyjob.Task) error {
+func (g *groupCopy) make(ctx context.Context, t copyjob.Task) error {
 	rec := catalog.Group{Name: g.req.Name, ID: g.id.String(), Created: time.Now().UTC()}
 	if err := g.fill(ctx, &rec, t); err != nil {
 		return g.staging.explain(err)

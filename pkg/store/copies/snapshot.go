@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -19,43 +18,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
-
-// SnapshotRequest asks for a snapshot.
-type SnapshotRequest struct {
-	Name   string
-	Source volume.ID
-	// Export to keep it on; nil for that of the volume.
-	Export       *volume.Export
-	MountOptions []string
-}
-
-// Snapshot is a complete snapshot. One that is being made has no name yet.
-type Snapshot struct {
-	ID volume.SnapshotID
-	// SourceID is the volume ID in the request that made the snapshot.
-	SourceID string
-	// Capacity of the volume when the snapshot was made, in bytes, 0 if unknown. A claim
-	// that restores the snapshot has at least this size.
-	Capacity int64
-	// Bytes in its files, without compression or shared blocks. They may exceed the
-	// capacity, which is not enforced.
-	Bytes   int64
-	Entries int64
-	Created time.Time
-}
-
-// SnapshotPath is the path of the snapshot in the catalog.
-func SnapshotPath(id volume.SnapshotID) string {
-	if id.Group != "" {
-		return catalog.MemberPath(id.Group, id.Name)
-	}
-	return catalog.SnapshotPath(id.Name)
-}
-
-// snapshotKey is never that of a volume: no volume is in the catalog's directory.
-func snapshotKey(id volume.SnapshotID) session.Key {
-	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, SnapshotPath(id))}
-}
 
 // CreateSnapshot copies the volume as it is, or finds the snapshot that an earlier call
 // has made. Pods may write meanwhile: each file is as it was at some time during the
@@ -103,9 +65,10 @@ func (c *Copies) createSnapshot(ctx context.Context, x *session.Session, id volu
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := st.explain(c.takeSnapshot(ctx, st, from, id, req, t)); err != nil {
+	s := &snapshotCopy{staging: st, copies: c, id: id, req: req, from: from}
+	if err := s.explain(s.make(ctx, t)); err != nil {
 		if ctx.Err() == nil {
-			err = errors.Join(err, st.end(ctx))
+			err = errors.Join(err, s.end(ctx))
 		}
 		return Snapshot{}, err
 	}
@@ -128,45 +91,42 @@ func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) 
 	return SnapshotOf(rec)
 }
 
-// sameVolume compares IDs without their policies, which do not identify a volume.
-func sameVolume(a, b volume.ID) bool {
-	a.OnDelete, b.OnDelete = "", ""
-	return a == b
+// snapshotCopy makes a snapshot.
+type snapshotCopy struct {
+	*staging
+	copies *Copies
+	id     volume.SnapshotID
+	req    SnapshotRequest
+	from   *content
 }
 
-// SnapshotOf is the snapshot of a record.
-func SnapshotOf(rec catalog.Snapshot) (Snapshot, error) {
-	id, err := volume.ParseSnapshotID(rec.ID)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
+func (s *snapshotCopy) make(ctx context.Context, t copyjob.Task) error {
+	rec := catalog.Snapshot{
+		Name: s.req.Name, ID: s.id.String(), SourceID: s.req.Source.String(),
+		Capacity: s.from.capacity, Created: time.Now().UTC(),
 	}
-	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
-}
-
-func (c *Copies) takeSnapshot(ctx context.Context, st *staging, from *content, id volume.SnapshotID, req SnapshotRequest, t copyjob.Task) error {
-	rec := catalog.Snapshot{Name: req.Name, ID: id.String(), SourceID: req.Source.String(), Capacity: from.capacity, Created: time.Now().UTC()}
-	if err := st.Step(ctx, "copy"); err != nil {
+	if err := s.Step(ctx, "copy"); err != nil {
 		return err
 	}
-	if err := st.fill(ctx, from, c.cfg.Workers, t); err != nil {
+	if err := s.fill(ctx, s.from, s.copies.cfg.Workers, t); err != nil {
 		return err
 	}
 	rec.Bytes, rec.Entries = t.Bytes(), t.Entries()
-	if err := st.Cat.WriteSnapshot(st.name, rec); err != nil {
+	if err := s.Cat.WriteSnapshot(s.name, rec); err != nil {
 		return err
 	}
 	logCopied(ctx, rec, t.Progress)
-	if err := st.Step(ctx, "put snapshot in its place"); err != nil {
+	if err := s.Step(ctx, "put snapshot in its place"); err != nil {
 		return err
 	}
-	err := st.place(SnapshotPath(id))
+	err := s.place(SnapshotPath(s.id))
 	if errors.Is(err, errExists) {
-		err = st.end(ctx)
+		err = s.end(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return st.Step(ctx, "answer")
+	return s.Step(ctx, "answer")
 }
 
 // logCopied logs what a snapshot contains, for which the CSI has no field, and what of

@@ -1,7 +1,6 @@
 package copies
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,46 +17,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
-
-// Source of a volume's content: one of the two.
-type Source struct {
-	Volume   *volume.ID
-	Snapshot *volume.SnapshotID
-}
-
-func (s *Source) String() string {
-	switch {
-	case s == nil:
-		return ""
-	case s.Volume != nil:
-		id := *s.Volume
-		id.OnDelete = "" // does not identify a volume
-		return "volume " + id.String()
-	}
-	return "snapshot " + s.Snapshot.String()
-}
-
-func (s *Source) export() volume.Export {
-	if s.Volume != nil {
-		return s.Volume.Export
-	}
-	return s.Snapshot.Export
-}
-
-func (s *Source) key() session.Key {
-	if s.Volume != nil {
-		return session.Key{Export: s.Volume.Export, SubDir: s.Volume.SubDir}
-	}
-	return snapshotKey(*s.Snapshot)
-}
-
-// volume names the volume that is copied, directly or from a snapshot.
-func (s *Source) volume() string {
-	if s.Volume != nil {
-		return s.Volume.Export.Source(cmp.Or(s.Volume.Name, s.Volume.SubDir))
-	}
-	return s.Snapshot.Export.Source(s.Snapshot.Source)
-}
 
 // content is an open source. Its tree may be that of a volume in use.
 type content struct {

@@ -1,0 +1,145 @@
+package copies
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
+)
+
+// Source of a volume's content: one of the two.
+type Source struct {
+	Volume   *volume.ID
+	Snapshot *volume.SnapshotID
+}
+
+func (s *Source) String() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Volume != nil:
+		id := *s.Volume
+		id.OnDelete = "" // does not identify a volume
+		return "volume " + id.String()
+	}
+	return "snapshot " + s.Snapshot.String()
+}
+
+func (s *Source) export() volume.Export {
+	if s.Volume != nil {
+		return s.Volume.Export
+	}
+	return s.Snapshot.Export
+}
+
+func (s *Source) key() session.Key {
+	if s.Volume != nil {
+		return session.Key{Export: s.Volume.Export, SubDir: s.Volume.SubDir}
+	}
+	return snapshotKey(*s.Snapshot)
+}
+
+// volume names the volume that is copied, directly or from a snapshot.
+func (s *Source) volume() string {
+	if s.Volume != nil {
+		return s.Volume.Export.Source(cmp.Or(s.Volume.Name, s.Volume.SubDir))
+	}
+	return s.Snapshot.Export.Source(s.Snapshot.Source)
+}
+
+// SnapshotRequest asks for a snapshot.
+type SnapshotRequest struct {
+	Name   string
+	Source volume.ID
+	// Export to keep it on; nil for that of the volume.
+	Export       *volume.Export
+	MountOptions []string
+}
+
+// Snapshot is a complete snapshot. One that is being made has no name yet.
+type Snapshot struct {
+	ID volume.SnapshotID
+	// SourceID is the volume ID in the request that made the snapshot.
+	SourceID string
+	// Capacity of the volume when the snapshot was made, in bytes, 0 if unknown. A claim
+	// that restores the snapshot has at least this size.
+	Capacity int64
+	// Bytes in its files, without compression or shared blocks. They may exceed the
+	// capacity, which is not enforced.
+	Bytes   int64
+	Entries int64
+	Created time.Time
+}
+
+// SnapshotPath is the path of the snapshot in the catalog.
+func SnapshotPath(id volume.SnapshotID) string {
+	if id.Group != "" {
+		return catalog.MemberPath(id.Group, id.Name)
+	}
+	return catalog.SnapshotPath(id.Name)
+}
+
+// snapshotKey is never that of a volume: no volume is in the catalog's directory.
+func snapshotKey(id volume.SnapshotID) session.Key {
+	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, SnapshotPath(id))}
+}
+
+// SnapshotOf is the snapshot of a record.
+func SnapshotOf(rec catalog.Snapshot) (Snapshot, error) {
+	id, err := volume.ParseSnapshotID(rec.ID)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
+	}
+	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
+}
+
+// sameVolume compares IDs without their policies, which do not identify a volume.
+func sameVolume(a, b volume.ID) bool {
+	a.OnDelete, b.OnDelete = "", ""
+	return a == b
+}
+
+// GroupRequest asks for a group snapshot.
+type GroupRequest struct {
+	Name    string
+	Sources []Handle
+	// Export to keep it on; nil for that of the first source by ID.
+	Export       *volume.Export
+	MountOptions []string
+	// AllowWrites makes it also when a source is written to meanwhile.
+	AllowWrites bool
+}
+
+// Handle is a volume ID and the caller's spelling of it.
+type Handle struct {
+	volume.ID
+	Text string
+}
+
+// Group is a group snapshot. All of it is on one export, even if its sources are on
+// several, so that one rename creates it and one removes it.
+type Group struct {
+	ID      volume.GroupID
+	Members []Snapshot
+	Created time.Time
+}
+
+func groupKey(id volume.GroupID) session.Key {
+	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, catalog.GroupPath(id.Name))}
+}
+
+// source is the same for all forms of the volume's ID.
+func (h Handle) source() string { return (&Source{Volume: &h.ID}).String() }
+
+func sourcesOf(list []Handle) string {
+	var names []string
+	for _, h := range list {
+		names = append(names, h.source())
+	}
+	return strings.Join(names, ", ")
+}
