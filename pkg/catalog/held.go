@@ -147,7 +147,7 @@ func (c *Catalog) Prune(subDir string) error {
 
 // rmdir removes a directory that leads to no record, and reports whether it is gone.
 func (c *Catalog) rmdir(dir string) (gone bool, err error) {
-	err = c.inParent(dir, func(at int, name string) error { return fsat.Rmdir(at, name) })
+	err = c.inParent(dir, fsat.Rmdir)
 	if path.Dir(dir) == "." && errors.Is(err, unix.ESTALE) {
 		return false, fmt.Errorf("record of %s: %w", dir, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// ErrNotRegistered: kubelet refused the driver.
+// ErrNotRegistered means that kubelet refused the driver.
 var ErrNotRegistered = errors.New("kubelet did not register the driver")
 
 // registrationDrain is short: kubelet's calls do no work.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -91,7 +92,7 @@ func (d *Deletion) withRecord(ctx context.Context) error {
 		d.first = rec
 	}
 	if owner.Name != d.id.Name || !rec.IsVolume() || !rec.Same(d.first) {
-		klog.FromContext(ctx).Info("The volume is gone and its directory is another's: nothing deleted", "id", d.id.String(), "owner", rec.ID)
+		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and another one has its directory", logkeys.VolumeID, d.id.String(), logkeys.Owner, rec.ID)
 		return nil
 	}
 	if rec.Source != "" { // the copy that it was to become may have been left behind

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -16,7 +17,7 @@ import (
 func (d *Deletion) withoutRecord(ctx context.Context) error {
 	next, err := d.Cat.Reuse(d.id.SubDir)
 	if err == nil {
-		klog.FromContext(ctx).Info("The directory is on its way to the next volume of its claim: nothing deleted", "id", d.id.String(), "next", next.ID)
+		klog.FromContext(ctx).Info("Nothing to delete: the directory is being handed to the next volume of its claim", logkeys.VolumeID, d.id.String(), logkeys.NextVolumeID, next.ID)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -88,7 +89,7 @@ func (d *Deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
 	}
 	by, err := d.Cat.Retained(d.id.SubDir, d.id.Name)
 	if by != "" {
-		klog.FromContext(ctx).Info("The volume is gone and its directory was retained: nothing deleted", "id", d.id.String(), "retainedBy", by)
+		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and its directory was retained", logkeys.VolumeID, d.id.String(), logkeys.RetainedBy, by)
 		policy = volume.OnDeleteRetain
 	}
 	return policy, err

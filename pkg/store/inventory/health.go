@@ -102,7 +102,7 @@ func (i *Inventory) ListHealth(ctx context.Context, limit int, token string) (He
 			scanned++
 			enough := limit > 0 && len(page.Volumes) == limit || scanned == healthScan
 			last := n == len(list)-1
-			if enough && !(last && i.isLast(export)) {
+			if enough && (!last || !i.isLast(export)) {
 				page.Next = position{export.String(), c.path}.token()
 			}
 			if enough {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/keyed"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -216,7 +217,7 @@ func Recover(ctx context.Context, do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
-			klog.FromContext(ctx).Error(err, "A call panicked", "stack", string(debug.Stack()))
+			klog.FromContext(ctx).Error(err, "A call panicked", logkeys.Stack, string(debug.Stack()))
 		}
 	}()
 	return do()

@@ -132,6 +132,7 @@ func settle(ctx context.Context, x *session.Session, p fsat.Place, rec catalog.R
 	return p.Chmod(modeOf(rec))
 }
 
+// Own gives the directory the owner that its record asks for.
 func Own(p fsat.Place, rec catalog.Record) error {
 	if rec.UID == nil && rec.GID == nil {
 		return nil
