@@ -13,8 +13,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// A tenant whose copies do not come to an end has the slots of others only as long as
-// they make progress; who waits is told what for.
+// Copies that never end keep slots from other tenants only while they make progress.
+// The error of a waiting call says what it waits for.
 func TestCopyBehindStuckOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// copies are those that a test has between two servers.
+// copies of a test between two servers.
 type copies struct {
 	*slots
 	all []*fakeCopy
@@ -21,7 +21,7 @@ type fakeCopy struct {
 	working atomic.Bool
 }
 
-// start has n copies of a volume wait for their slots.
+// start queues n copies of a volume.
 func (c *copies) start(ctx context.Context, volume string, n int) (started []*fakeCopy) {
 	for range n {
 		f := &fakeCopy{}
@@ -41,7 +41,7 @@ func (f *fakeCopy) to(ctx context.Context, wait func(context.Context) error) {
 	}
 }
 
-// move has the copies make progress, and pause afterwards.
+// move makes the copies progress and then pause.
 func move(ctx context.Context, list []*fakeCopy) {
 	for _, f := range list {
 		if f.working.Load() {
@@ -84,7 +84,7 @@ func TestCopiesOfOneVolumeDoNotHoldUpAnothers(t *testing.T) {
 		if m, o := working(many), working(other); m != MaxActive || o != 0 {
 			t.Errorf("%d and %d work", m, o)
 		}
-		// The first to end make room for the other volume, and not for their own.
+		// The first that end make room for the other volume, not for their own.
 		for _, f := range many[:2] {
 			f.leave()
 			f.working.Store(false)
@@ -116,7 +116,7 @@ func TestLongCopiesMakeRoom(t *testing.T) {
 		if m := working(many); m != MaxActive || many[MaxActive].working.Load() {
 			t.Errorf("%d work; that which made room does not go on", m)
 		}
-		// One that has just begun is not interrupted.
+		// A copy that has just started is not interrupted.
 		late := c.start(ctx, "late", 1)
 		for _, f := range many[:MaxActive] {
 			f.slots.mu.Lock()
@@ -147,7 +147,7 @@ func TestStuckCopiesLendTheirSlots(t *testing.T) {
 		if working(other) != 1 {
 			t.Error("copies without progress keep all slots")
 		}
-		// Those that go on have to wait again, for as many as there are too many.
+		// Copies that continue wait again while more than MaxActive are active.
 		more := c.start(ctx, "more", MaxActive-1)
 		if n := working(more); n != MaxActive-1 {
 			t.Errorf("%d more work", n)
@@ -166,7 +166,7 @@ func TestStuckCopiesLendTheirSlots(t *testing.T) {
 	})
 }
 
-// However many are stuck, not more than so many hold memory and threads.
+// However many are stuck, at most maxStarted hold memory and threads.
 func TestCopiesThatHaveBegunAreBounded(t *testing.T) {
 	onSlots(t, func(ctx context.Context, c *copies) {
 		for i := range 100 {
