@@ -24,7 +24,7 @@ func TestEndedCopyIsNotPlaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shares.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // of a fake
+	defer shares.Close(context.WithoutCancel(t.Context()))
 	exports := session.New(session.Config{
 		Shares: shares, Opened: func(session.Target) {},
 		Step: func(ctx context.Context, _ string) error { return ctx.Err() },
