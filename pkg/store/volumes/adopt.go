@@ -18,24 +18,24 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// A directory that is there and belongs to no volume is adopted, as both
-// predecessors do it. Who may name a claim may then name the directory, so that
-// what is known to be of others is never adopted: archives of deleted volumes,
-// whose names anybody can tell, and snapshots of csi-driver-nfs.
+// An existing directory that belongs to no volume is adopted, as both predecessors do.
+// The author of a claim may choose the directory by the claim's name. So data known to
+// belong to others is never adopted: archives of deleted volumes, whose names are easy to
+// guess, and snapshots of csi-driver-nfs.
 
 const (
-	// maxLeads is how many directories mayAdopt looks into: those that hold nothing
-	// but directories, as all do that lead to a volume or an archive.
-	maxLeads = 1000
-	// maxNames is how many names it reads in all of them.
+	// maxDirs limits the directories that checkAdoptable reads: those that contain only
+	// directories, as all parents of volumes and archives do.
+	maxDirs = 1000
+	// maxNames limits the names that it reads in all of them.
 	maxNames = 1 << 16
 )
 
-// ArchivePrefix begins the names of archives, as csi-driver-nfs has it.
+// ArchivePrefix starts the names of archives, as in csi-driver-nfs.
 const ArchivePrefix = "archived-"
 
-// mayAdopt returns volume.ErrNotAdopted for a directory that the volume does not get.
-func (c *Claim) mayAdopt(ctx context.Context) error {
+// checkAdoptable returns volume.ErrNotAdopted if the volume may not adopt the directory.
+func (c *Claim) checkAdoptable(ctx context.Context) error {
 	subDir := c.want.SubDir
 	if c.want.ReusedFrom != "" {
 		return nil // it was the same claim's
@@ -50,7 +50,7 @@ func (c *Claim) mayAdopt(ctx context.Context) error {
 				"rename it on the server if this volume is to have it, or choose another name", volume.ErrNotAdopted, subDir, ArchivePrefix)
 		}
 	}
-	found, err := lookForOthers(ctx, c.Root, subDir)
+	found, err := findForeign(ctx, c.Root, subDir)
 	if err != nil || found == "" {
 		return err
 	}
@@ -60,21 +60,21 @@ func (c *Claim) mayAdopt(ctx context.Context) error {
 
 func isArchive(name string) bool { return strings.HasPrefix(name, ArchivePrefix) }
 
-// cameBetween is mayAdopt for a directory that was not there when the record of the
-// volume was made, and was before the volume's own could be. One that is empty may
-// have been made by another controller for this record, and is nobody's archive.
-func (c *Claim) cameBetween(ctx context.Context) error {
+// recheckAdoptable is checkAdoptable for a directory that appeared after the record was
+// written. An empty one may have been created by another controller for this record, and
+// is no archive.
+func (c *Claim) recheckAdoptable(ctx context.Context) error {
 	empty, err := isEmpty(c.Root, c.rec.SubDir)
 	if err != nil || empty {
 		return err
 	}
-	if err := c.mayAdopt(ctx); err != nil {
+	if err := c.checkAdoptable(ctx); err != nil {
 		return errors.Join(err, forget(c.Session, c.rec))
 	}
 	return nil
 }
 
-// isEmpty says no of a directory that this process may not look into.
+// isEmpty returns false for a directory that this process may not read.
 func isEmpty(export *os.Root, subDir string) (empty bool, err error) {
 	err = inDirectory(export, subDir, func(fd int) error {
 		list, err := (&search{top: fd, names: 1}).list(".")
@@ -84,8 +84,8 @@ func isEmpty(export *os.Root, subDir string) (empty bool, err error) {
 	return empty, err
 }
 
-// inDirectory runs do with a descriptor of a directory that this process may look
-// into.
+// inDirectory calls do with a descriptor of the directory, unless this process may not
+// read it.
 func inDirectory(export *os.Root, subDir string, do func(fd int) error) error {
 	dir, err := fsat.OpenDirectory(export, subDir)
 	if err == nil {
@@ -98,9 +98,9 @@ func inDirectory(export *os.Root, subDir string, do func(fd int) error) error {
 	return err
 }
 
-// lookForOthers says what lies in a directory that is somebody else's; empty for
-// nothing. What this process may not look into is no directory that leads to volumes.
-func lookForOthers(ctx context.Context, export *os.Root, subDir string) (found string, err error) {
+// findForeign describes data of others in the directory; empty if there is none.
+// Directories that this process may not read contain no volumes.
+func findForeign(ctx context.Context, export *os.Root, subDir string) (found string, err error) {
 	err = inDirectory(export, subDir, func(fd int) error {
 		found, err = (&search{top: fd, names: maxNames}).below(ctx, subDir)
 		return err
@@ -108,35 +108,35 @@ func lookForOthers(ctx context.Context, export *os.Root, subDir string) (found s
 	return found, err
 }
 
-// search of a directory, level by level: an archive lies beside the volume that it
-// was, and so above whatever is in any other.
+// search walks a directory level by level: archives lie beside volumes, and so above the
+// content of any volume.
 type search struct {
 	top   int
-	names int // still to be read
+	names int // left to read
 }
 
 func (s *search) below(ctx context.Context, subDir string) (found string, err error) {
 	queue := []string{"."}
-	for n := 0; n < min(len(queue), maxLeads) && s.names > 0; n++ {
+	for n := 0; n < min(len(queue), maxDirs) && s.names > 0; n++ {
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
 		list, err := s.list(queue[n])
-		if err != nil && !notToBeSeen(err) {
+		if err != nil && !isInaccessible(err) {
 			return "", fmt.Errorf("look into %s: %w", path.Join(subDir, queue[n]), err)
 		}
 		if i := indexArchive(list); i >= 0 {
 			return path.Join(subDir, queue[n], list[i].Name()) + ", the archive of a deleted volume", nil
 		}
-		if tarball := snapshotIn(list); n == 0 && tarball != "" {
+		if tarball := legacyTarballIn(list); n == 0 && tarball != "" {
 			return tarball + ", a snapshot of csi-driver-nfs", nil
 		}
-		queue = append(queue, leadsTo(queue[n], list)...)
+		queue = append(queue, subdirectories(queue[n], list)...)
 	}
 	return "", nil
 }
 
-// list reads a directory as far as it may.
+// list reads the entries of a directory, as many as names allows.
 func (s *search) list(dir string) ([]fs.DirEntry, error) {
 	fd, err := fsat.OpenBeneath(s.top, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
@@ -151,8 +151,8 @@ func (s *search) list(dir string) ([]fs.DirEntry, error) {
 	return list, err
 }
 
-// notToBeSeen: what was a directory is none any more, or is closed to this process.
-func notToBeSeen(err error) bool {
+// isInaccessible reports whether the directory is gone, replaced or not readable.
+func isInaccessible(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
@@ -165,8 +165,8 @@ func indexArchive(list []fs.DirEntry) int {
 	return -1
 }
 
-// leadsTo are the directories in one that holds nothing else.
-func leadsTo(dir string, list []fs.DirEntry) (below []string) {
+// subdirectories returns the entries of a directory that contains only directories.
+func subdirectories(dir string, list []fs.DirEntry) (below []string) {
 	for _, e := range list {
 		if !e.IsDir() {
 			return nil
@@ -176,10 +176,10 @@ func leadsTo(dir string, list []fs.DirEntry) (below []string) {
 	return below
 }
 
-// snapshotIn is the archive that makes a directory a snapshot of csi-driver-nfs,
-// which writes VOLUME.tar.gz or VOLUME.tar into a directory of its own. Also beside
-// other files it is one if VOLUME is a name that provisioners give.
-func snapshotIn(list []fs.DirEntry) string {
+// legacyTarballIn returns the tarball that makes a directory a snapshot of
+// csi-driver-nfs, which writes VOLUME.tar.gz or VOLUME.tar into a directory of its own.
+// Beside other files it counts only if VOLUME is a generated name.
+func legacyTarballIn(list []fs.DirEntry) string {
 	generated := regexp.MustCompile(`^pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	for _, e := range list {
 		for _, ending := range legacy.Endings() {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// A directory as wide or as deep as a tenant may have made it keeps nobody waiting.
-func TestLookForOthersIsBounded(t *testing.T) {
+// The search is bounded, however wide or deep a tenant makes the directory.
+func TestFindForeignIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	for i := range 2 * maxLeads {
+	for i := range 2 * maxDirs {
 		if err := os.MkdirAll(filepath.Join(dir, "wide", fmt.Sprint(i), "below"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +24,7 @@ func TestLookForOthersIsBounded(t *testing.T) {
 		}
 		return err
 	})
-	if read := maxNames - s.names; err != nil || read > 3*maxLeads {
+	if read := maxNames - s.names; err != nil || read > 3*maxDirs {
 		t.Errorf("read %d names, %v", read, err)
 	}
 }

@@ -14,34 +14,33 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Claim is what a volume has of the directory that it asks for: nothing, then the
-// record, which keeps others from the directory, then, once that is confirmed, the
-// directory. A call that fails takes back what it claimed, unless another one may have
-// gone on with it.
+// Claim is the creation of one volume. It takes the record, which reserves the directory,
+// confirms it against concurrent claims and then creates the directory. A call that fails
+// rolls its claim back, unless another call may have resumed it.
 type Claim struct {
 	*session.Session
 	req  Request
-	want catalog.Record // of what is asked for
-	// busy returns an error while a copy is made of a volume, or is to become one.
+	want catalog.Record // requested
+	// busy returns an error while a volume is the source or the target of a copy.
 	busy func(session.Key) error
 
-	rec   catalog.Record // that is there
-	id    volume.ID      // that the record has
-	isNew bool           // this call has made the record
+	rec   catalog.Record // in the catalog, once taken
+	id    volume.ID      // in rec
+	isNew bool           // this call created rec
 }
 
-// NewClaim returns the claim of a request, whose record is want, in an open session.
+// NewClaim returns the claim of a request and its record, want, in an open session.
 func NewClaim(x *session.Session, req Request, want catalog.Record, busy func(session.Key) error) *Claim {
 	return &Claim{Session: x, req: req, want: want, busy: busy}
 }
 
-// Record that is there, once it has been taken.
+// Record returns the record that Take created or found.
 func (c *Claim) Record() catalog.Record { return c.rec }
 
-// Take makes the record, or finds the one that is there.
+// Take creates the record, or finds the existing one.
 //
-// Errors: volume.ErrOwned where it is of another volume, volume.ErrIncompatible where it
-// is of another request.
+// Errors: volume.ErrOwned if it belongs to another volume, volume.ErrIncompatible if the
+// request was a different one.
 func (c *Claim) Take(ctx context.Context) error {
 	have, err := c.Cat.Read(c.want.SubDir)
 	for range fsat.MaxLostRaces {
@@ -50,9 +49,9 @@ func (c *Claim) Take(ctx context.Context) error {
 		}
 		err = c.write(ctx)
 		if err == nil {
-			return c.took(c.want, true)
+			return c.setRecord(c.want, true)
 		}
-		if errors.Is(err, fs.ErrExist) { // another controller was faster, or even deletes it again
+		if errors.Is(err, fs.ErrExist) { // another controller created it, and may have deleted it since
 			have, err = c.Cat.Read(c.want.SubDir)
 		}
 	}
@@ -62,19 +61,18 @@ func (c *Claim) Take(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.took(have, false)
+	return c.setRecord(have, false)
 }
 
-func (c *Claim) took(rec catalog.Record, isNew bool) (err error) {
+func (c *Claim) setRecord(rec catalog.Record, isNew bool) (err error) {
 	c.rec, c.isNew = rec, isNew
 	c.id, err = idOf(rec)
 	return err
 }
 
-// takeDrafted is Take with a draft that is written already, or with none. With one it
-// does not look for a record first, as there is no directory: if there is one, the
-// server says so when another is made.
-func (c *Claim) takeDrafted(ctx context.Context, draft *catalog.Draft) error {
+// takeDraft is Take with an optional draft of the record. A draft is published without
+// looking for a record first: publishing fails if there is one.
+func (c *Claim) takeDraft(ctx context.Context, draft *catalog.Draft) error {
 	if draft == nil {
 		return c.Take(ctx)
 	}
@@ -88,10 +86,10 @@ func (c *Claim) takeDrafted(ctx context.Context, draft *catalog.Draft) error {
 	if err != nil {
 		return err
 	}
-	return c.took(c.want, true)
+	return c.setRecord(c.want, true)
 }
 
-// write makes the record, and before it the note that leads from the volume's name to it.
+// write reserves the volume's name, then creates the record.
 func (c *Claim) write(ctx context.Context) error {
 	if err := c.checkFree(ctx); err != nil {
 		return err
@@ -103,9 +101,9 @@ func (c *Claim) write(ctx context.Context) error {
 		return err
 	}
 	err := c.Cat.Create(c.want)
-	if err == nil && (c.want.Adopted || !namedAsItsDirectory(c.want)) {
+	if err == nil && (c.want.Adopted || !nameIsDirectory(c.want)) {
 		if err = c.Step(ctx, "look for the directory's next volume"); err == nil {
-			err = c.spareReuse()
+			err = c.checkReuseNote()
 		}
 		if err != nil {
 			err = errors.Join(err, c.Cat.Remove(c.want))
@@ -117,21 +115,21 @@ func (c *Claim) write(ctx context.Context) error {
 	return nil
 }
 
-// checkFree returns an error where the directory is not the volume's to have.
+// checkFree returns an error if the volume may not have the directory.
 func (c *Claim) checkFree(ctx context.Context) error {
 	if c.want.Shared == catalog.SharedVolume {
-		return nil // it has none
+		return nil // has no directory of its own
 	}
-	if !namedAsItsDirectory(c.want) { // before a note is left of a volume that cannot be
+	if !nameIsDirectory(c.want) { // before a name is reserved for a volume that cannot exist
 		if err := c.Cat.CheckNotNested(c.want.SubDir); err != nil {
 			return err
 		}
 	}
 	if c.want.Adopted {
-		if err := c.spareReuse(); err != nil {
+		if err := c.checkReuseNote(); err != nil {
 			return err
 		}
-		if err := c.mayAdopt(ctx); err != nil {
+		if err := c.checkAdoptable(ctx); err != nil {
 			return err
 		}
 	}
@@ -141,44 +139,43 @@ func (c *Claim) checkFree(ctx context.Context) error {
 	return nil
 }
 
-// confirm looks, now that there is the record, whether it may stay. The directory was
-// there before it, or was not.
-func (c *Claim) confirm(ctx context.Context, there bool) error {
-	if c.isNew && there {
+// confirm checks, after the record is written, that it may stay. exists tells whether the
+// directory was found before.
+func (c *Claim) confirm(ctx context.Context, exists bool) error {
+	if c.isNew && exists {
 		if err := c.revalidate(); err != nil {
 			return err
 		}
 	}
-	if !c.isNew && there && !c.rec.Adopted || c.rec.Shared == catalog.SharedDirectory {
+	if !c.isNew && exists && !c.rec.Adopted || c.rec.Shared == catalog.SharedDirectory {
 		return nil
 	}
 	if !c.isNew && c.rec.Adopted && c.rec.ReusedFrom == "" {
-		if err := c.notPromised(); err != nil {
+		if err := c.recheckReuseNote(); err != nil {
 			return err
 		}
 	}
 	if err := c.CheckOnlyOne(ctx); err != nil {
-		return errors.Join(err, c.giveWay(ctx, err))
+		return errors.Join(err, c.yieldName(ctx, err))
 	}
 	return nil
 }
 
-// revalidate takes back a record that was made for a directory which another controller
-// was deleting: it quarantines the directory first and removes the record last, which
-// was gone just now.
+// revalidate rolls back a record created for a directory that another controller was
+// deleting: a delete quarantines the directory first and removes the record last.
 func (c *Claim) revalidate() error {
-	there, _, err := fsat.DirectoryNow(c.Root, c.rec.SubDir)
-	if err == nil && there {
+	exists, _, err := fsat.DirectoryNow(c.Root, c.rec.SubDir)
+	if err == nil && exists {
 		return nil
 	}
 	err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
 	return errors.Join(err, c.TakeBack())
 }
 
-// restore sees to it that a directory just made has its record: whoever made that may
-// have failed and taken it back meanwhile. A delete has done the same with the directory
-// before it; then there must not be a record either.
-func (c *Claim) restore(ctx context.Context) error {
+// restoreRecord ensures that the directory just created has a record: the call that
+// created the record may have failed and rolled it back meanwhile. A delete has removed
+// the directory before the record; then the record must not come back either.
+func (c *Claim) restoreRecord(ctx context.Context) error {
 	c.want = c.rec
 	if err := c.Take(ctx); err != nil || !c.isNew {
 		return err
@@ -186,10 +183,10 @@ func (c *Claim) restore(ctx context.Context) error {
 	return c.revalidate()
 }
 
-// giveWay takes back a claim that is not the only one of its name. One that is not new
-// may be that of a volume which has been made, or which a controller is about to make;
-// then it stays, unless the other one has been made.
-func (c *Claim) giveWay(ctx context.Context, why error) error {
+// yieldName rolls back a claim whose name has another directory. A record of an earlier
+// call may belong to a volume that exists or is being created: it stays, unless the
+// volume exists in the other directory.
+func (c *Claim) yieldName(ctx context.Context, why error) error {
 	switch {
 	case ctx.Err() != nil, !c.isNew && !errors.Is(why, volume.ErrIncompatible):
 		return nil //nolint:nilerr // the claim stays
@@ -199,18 +196,18 @@ func (c *Claim) giveWay(ctx context.Context, why error) error {
 	return c.TakeBack()
 }
 
-// TakeBack takes back what was made for a volume whose directory cannot be made.
+// TakeBack rolls the claim back, unless its directory exists.
 func (c *Claim) TakeBack() error { return TakeBack(c.Session, c.rec) }
 
-// TakeBack is Claim.TakeBack for a record that is there.
+// TakeBack is Claim.TakeBack for an existing record.
 func TakeBack(x *session.Session, rec catalog.Record) error {
-	if there, _, err := fsat.Directory(x.Root, rec.SubDir); there || err != nil {
-		return err // another controller has made it
+	if exists, _, err := fsat.Directory(x.Root, rec.SubDir); exists || err != nil {
+		return err // another controller created it
 	}
 	return errors.Join(fsat.Prune(x.Root, rec.SubDir), forget(x, rec))
 }
 
-// forget removes the record and what leads to it, the record last.
+// forget removes the reservation of the name, then the record.
 func forget(x *session.Session, rec catalog.Record) error {
 	id, err := idOf(rec)
 	if err != nil {

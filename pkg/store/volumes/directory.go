@@ -14,20 +14,18 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// DefaultMode of a new volume's directory unless said otherwise: pods run under
-// any uid and all must be able to write, as both predecessors have it. Other
-// volumes are no more reachable for that; the node mounts nothing above this
-// directory. The process must run with umask 0 for modes to be as given.
+// DefaultMode is the mode of a new volume's directory. Pods run under any uid and all
+// must be able to write, as with both predecessors. This does not expose other volumes:
+// the node mounts nothing above this directory. Modes require that the process runs with
+// umask 0.
 const DefaultMode volume.Mode = 0o777
 
-// unfinished is the mode of a directory that is still to get its owner and its
-// mode: nobody but root enters it, and no volume has it, since it would be of no
-// use to anyone.
-const unfinished volume.Mode = 0
+// unfinishedMode marks a directory that still lacks its owner and mode: only root can
+// enter it, and no volume has this mode.
+const unfinishedMode volume.Mode = 0
 
-// inSteps tells whether the directory cannot be made as it is to be by mkdir(2)
-// alone.
-func inSteps(rec catalog.Record) bool {
+// needsFinishing reports whether mkdir(2) alone cannot set the directory's owner and mode.
+func needsFinishing(rec catalog.Record) bool {
 	return rec.UID != nil || rec.GID != nil || !modeOf(rec).Plain()
 }
 
@@ -38,34 +36,32 @@ func modeOf(rec catalog.Record) volume.Mode {
 	return rec.Mode
 }
 
-// halfMade tells whether an earlier call made the directory and did not come to
-// give it its owner and mode.
-func halfMade(rec catalog.Record, info fs.FileInfo) bool {
-	return !rec.Adopted && inSteps(rec) && info.Mode().Perm() == unfinished.FileMode()
+// isUnfinished reports whether an earlier call created the directory but did not set its
+// owner and mode.
+func isUnfinished(rec catalog.Record, info fs.FileInfo) bool {
+	return !rec.Adopted && needsFinishing(rec) && info.Mode().Perm() == unfinishedMode.FileMode()
 }
 
-// completeDirectory makes the directory, or does what is left to do for one that
-// is half made.
-// It tells whether the directory was made now.
-func completeDirectory(ctx context.Context, x *session.Session, rec catalog.Record, half bool) (made bool, err error) {
-	if half {
+// completeDirectory creates the directory, or finishes an unfinished one, and reports
+// whether it created it.
+func completeDirectory(ctx context.Context, x *session.Session, rec catalog.Record, unfinished bool) (made bool, err error) {
+	if unfinished {
 		return false, finishDirectory(ctx, x, rec)
 	}
 	return makeDirectory(ctx, x, rec)
 }
 
-// makeDirectory makes the volume's directory, in one step that either leaves it
-// with its mode or not at all, or, where it is to have an owner, as unfinished
-// first. It is not made elsewhere and renamed into place: over an empty
-// directory rename(2) succeeds, and that could be this very volume, made by
-// another controller and mounted by a pod already.
+// makeDirectory creates the volume's directory: by one mkdir(2) with its mode, or
+// unfinished if it also gets an owner. It is not renamed into place: rename(2) replaces an
+// empty directory, which could be this very volume, created by another controller and
+// already mounted by a pod.
 func makeDirectory(ctx context.Context, x *session.Session, rec catalog.Record) (made bool, err error) {
 	if err := x.Step(ctx, "make directory"); err != nil {
 		return false, err
 	}
 	first := modeOf(rec)
-	if inSteps(rec) {
-		first = unfinished
+	if needsFinishing(rec) {
+		first = unfinishedMode
 	}
 	if made, err = mkdir(x.Root, rec.SubDir, first); err != nil {
 		return false, err
@@ -76,7 +72,7 @@ func makeDirectory(ctx context.Context, x *session.Session, rec catalog.Record) 
 	return made, x.Step(ctx, "answer")
 }
 
-// mkdir tells whether the directory was not there before.
+// mkdir reports whether it created the directory.
 func mkdir(root *os.Root, subDir string, mode volume.Mode) (made bool, err error) {
 	for range fsat.MaxLostRaces {
 		p, err := fsat.MakePlace(root, subDir)
@@ -97,10 +93,10 @@ func mkdir(root *os.Root, subDir string, mode volume.Mode) (made bool, err error
 	return false, fmt.Errorf("the directories above %s keep disappearing", subDir)
 }
 
-// finishDirectory gives a directory that is unfinished its owner and, last, its
-// mode. chown(2) would clear setgid.
+// finishDirectory sets the owner of an unfinished directory, then its mode, because
+// chown(2) clears setgid.
 func finishDirectory(ctx context.Context, x *session.Session, rec catalog.Record) error {
-	if !inSteps(rec) {
+	if !needsFinishing(rec) {
 		return nil
 	}
 	p, err := fsat.OpenPlace(x.Root, rec.SubDir)
@@ -109,17 +105,17 @@ func finishDirectory(ctx context.Context, x *session.Session, rec catalog.Record
 	}
 	defer p.Close()
 	info, err := p.Parent.Lstat(p.Name)
-	if err != nil || !halfMade(rec, info) { // another controller was here
+	if err != nil || !isUnfinished(rec, info) { // another controller finished it
 		return err
 	}
-	err = settle(ctx, x, p, rec)
+	err = setOwnerAndMode(ctx, x, p, rec)
 	if err != nil && ctx.Err() == nil {
 		err = errors.Join(err, p.Rmdir())
 	}
 	return err
 }
 
-func settle(ctx context.Context, x *session.Session, p fsat.Place, rec catalog.Record) error {
+func setOwnerAndMode(ctx context.Context, x *session.Session, p fsat.Place, rec catalog.Record) error {
 	if err := x.Step(ctx, "own directory"); err != nil {
 		return err
 	}
@@ -132,7 +128,9 @@ func settle(ctx context.Context, x *session.Session, p fsat.Place, rec catalog.R
 	return p.Chmod(modeOf(rec))
 }
 
-// Own gives the directory the owner that its record asks for.
+// Own sets the owner of a directory to that of the record, if it has one.
+//
+// Errors: volume.ErrRefused.
 func Own(p fsat.Place, rec catalog.Record) error {
 	if rec.UID == nil && rec.GID == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Find returns the record of a volume that exists, or an empty one for a volume of a
-// predecessor.
+// Find returns the record of an existing volume. The record is empty if a predecessor
+// created the volume.
 //
 // Errors: volume.ErrNotFound.
 func Find(x *session.Session, id volume.ID) (catalog.Record, error) {
@@ -27,30 +27,30 @@ func Find(x *session.Session, id volume.ID) (catalog.Record, error) {
 			err = fmt.Errorf("%w: its directory is that of %s", volume.ErrNotFound, rec.ID)
 		}
 		if err == nil {
-			err = exists(x.Root, rec)
+			err = checkExists(x.Root, rec)
 		}
 		return rec, err
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return catalog.Record{}, err
 	}
-	there, _, err := fsat.Directory(x.Root, id.SubDir)
-	if err == nil && !there {
+	exists, _, err := fsat.Directory(x.Root, id.SubDir)
+	if err == nil && !exists {
 		err = fmt.Errorf("%w: %s", volume.ErrNotFound, id.Export.Source(id.SubDir))
 	}
 	return catalog.Record{}, err
 }
 
-func exists(root *os.Root, rec catalog.Record) error {
-	coming, err := Pending(root, rec)
-	if err == nil && coming {
+func checkExists(root *os.Root, rec catalog.Record) error {
+	pending, err := Pending(root, rec)
+	if err == nil && pending {
 		err = fmt.Errorf("%w: %s is still being made", volume.ErrNotFound, rec.SubDir)
 	}
 	return err
 }
 
-// Pending tells whether the volume is one that is still being copied: one that
-// does not exist yet.
+// Pending reports whether the volume does not exist yet because its content is still
+// being copied.
 func Pending(root *os.Root, rec catalog.Record) (bool, error) {
 	if !rec.Pending {
 		return false, nil

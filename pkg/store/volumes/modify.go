@@ -12,9 +12,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Expand notes a larger size of the volume, at least as much as is required. The volume
-// itself has no size of its own. That of a predecessor, which has no record, is the
-// caller's to remember.
+// Expand raises the capacity in the volume's record to the required size; nothing else
+// has a size. A predecessor's volume has no record: only the caller keeps its capacity.
 //
 // Errors: volume.ErrOutOfRange, volume.ErrInvalid.
 func Expand(ctx context.Context, x *session.Session, rec catalog.Record, size SizeRange) (capacity int64, err error) {
@@ -33,7 +32,7 @@ func Expand(ctx context.Context, x *session.Session, rec catalog.Record, size Si
 	return capacity, Replace(ctx, x, rec)
 }
 
-// Modify changes what may be changed of a volume.
+// Modify changes the mutable parameters of a volume.
 //
 // Errors: volume.ErrRefused, volume.ErrOwned.
 func Modify(ctx context.Context, x *session.Session, id volume.ID, rec catalog.Record, change volume.Mutable) error {
@@ -41,9 +40,9 @@ func Modify(ctx context.Context, x *session.Session, id volume.ID, rec catalog.R
 		return nil
 	}
 	if rec.Shared != "" {
-		return errShapeless()
+		return sharedAttributesError()
 	}
-	if err := note(ctx, x, id, rec, change); err != nil || change.Mode == 0 {
+	if err := updateRecord(ctx, x, id, rec, change); err != nil || change.Mode == 0 {
 		return err
 	}
 	if err := x.Step(ctx, "change mode"); err != nil {
@@ -52,7 +51,7 @@ func Modify(ctx context.Context, x *session.Session, id volume.ID, rec catalog.R
 	return chmod(x.Root, id.SubDir, change.Mode)
 }
 
-// Whole notes that the volume's directory has got its place.
+// Whole clears Pending in the record once the volume's directory is in place.
 func Whole(ctx context.Context, x *session.Session, rec catalog.Record) error {
 	if !rec.Pending {
 		return nil
@@ -61,8 +60,9 @@ func Whole(ctx context.Context, x *session.Session, rec catalog.Record) error {
 	return Replace(ctx, x, rec)
 }
 
-// note writes the change into the volume's record. A volume of a predecessor gets one.
-func note(ctx context.Context, x *session.Session, id volume.ID, rec catalog.Record, change volume.Mutable) error {
+// updateRecord writes the change into the volume's record, or into a new record for a
+// predecessor's volume.
+func updateRecord(ctx context.Context, x *session.Session, id volume.ID, rec catalog.Record, change volume.Mutable) error {
 	isNew := rec.Name == ""
 	if isNew {
 		if err := x.Records().CheckNotNested(id.SubDir); err != nil {

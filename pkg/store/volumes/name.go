@@ -14,23 +14,22 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// nameHeld is how long a note without a volume counts as that of a controller
-// which is about to make it, and not of one that was killed.
-const nameHeld = time.Minute
+// noteTTL is how long a note without a volume is taken for that of a controller still
+// working on it.
+const noteTTL = time.Minute
 
-// One name is one volume. Where a volume's directory does not have its name, the
-// name is claimed before the directory, and looked at again once the record of
-// the directory is there, like the directory itself: of several controllers that
-// give one name several directories all but one see the one.
+// One name is one volume. If the directory is not called like the volume, the name is
+// reserved before the record is written and checked again afterwards: of several
+// controllers that give one name different directories, all but one see the winner.
 
-// reserveName refuses a name that is that of a live volume in another directory, and
-// notes the directory where it is not the name itself.
+// reserveName notes the directory of the name, unless both are equal. It fails if a
+// volume of that name exists in another directory.
 func reserveName(ctx context.Context, x *session.Session, want catalog.Record) error {
 	name, err := volume.DirName(want.Name)
-	if err != nil || name == want.SubDir || want.Shared == catalog.SharedDirectory { // CheckOnlyOne looks for another one later
+	if err != nil || name == want.SubDir || want.Shared == catalog.SharedDirectory { // CheckOnlyOne looks for others later
 		return err
 	}
-	if err := freeName(x.Cat, name, want); err != nil {
+	if err := checkNameFree(x.Cat, name, want); err != nil {
 		return err
 	}
 	if err := x.Step(ctx, "note directory of name"); err != nil {
@@ -43,11 +42,11 @@ func reserveName(ctx context.Context, x *session.Session, want catalog.Record) e
 		}
 		noted, err := x.Cat.NotedDirectoryOf(name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has just been taken away
+		case errors.Is(err, fs.ErrNotExist): // it was just released
 			continue
 		case err != nil || noted.SubDir == want.SubDir:
 			return err
-		case time.Since(noted.Created).Abs() < nameHeld:
+		case time.Since(noted.Created).Abs() < noteTTL:
 			return fmt.Errorf("%w: it gets the directory %s, asked for is %s", volume.ErrInProgress, noted.SubDir, want.SubDir)
 		}
 		return x.Cat.SetDirectoryOf(name, want)
@@ -55,9 +54,9 @@ func reserveName(ctx context.Context, x *session.Session, want catalog.Record) e
 	return fmt.Errorf("the note of the name %s keeps disappearing", name)
 }
 
-// freeName returns volume.ErrIncompatible when the name is that of a live volume in
-// another directory.
-func freeName(cat *catalog.Catalog, name string, want catalog.Record) error {
+// checkNameFree returns volume.ErrIncompatible if a volume of that name exists in another
+// directory.
+func checkNameFree(cat *catalog.Catalog, name string, want catalog.Record) error {
 	other, err := cat.DirectoryOf(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		var rec catalog.Record
@@ -72,15 +71,14 @@ func freeName(cat *catalog.Catalog, name string, want catalog.Record) error {
 	return fsat.IgnoreNotExist(err)
 }
 
-func namedAsItsDirectory(rec catalog.Record) bool {
+func nameIsDirectory(rec catalog.Record) bool {
 	name, err := volume.DirName(rec.Name)
 	return err == nil && name == rec.SubDir
 }
 
-// CheckOnlyOne returns an error when another controller has given the name another
-// directory meanwhile. It comes after the record: of two directories of a name, each
-// with its record, whoever looks later sees the other. So it has to come again after a
-// kill, as long as nothing says that it was done.
+// CheckOnlyOne returns an error if another controller gave the name another directory
+// meanwhile. It runs after the record is written: of two controllers that both wrote a
+// record, the later check sees the other's. After a kill it must run again.
 func (c *Claim) CheckOnlyOne(ctx context.Context) error {
 	if err := c.Step(ctx, "look for other directories of the name"); err != nil {
 		return err
@@ -89,23 +87,23 @@ func (c *Claim) CheckOnlyOne(ctx context.Context) error {
 	if other == "" || err != nil {
 		return err
 	}
-	there, err := isMade(c.Session, other)
-	if err == nil && there {
+	exists, err := volumeExists(c.Session, other)
+	if err == nil && exists {
 		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, c.rec.SubDir)
 	}
 	return cmp.Or(err, fmt.Errorf("%w: it gets the directory %s at the same time, asked for is %s", volume.ErrInProgress, other, c.rec.SubDir))
 }
 
-// isMade tells whether what a record stands for is there.
-func isMade(x *session.Session, subDir string) (bool, error) {
+// volumeExists reports whether the volume of subDir exists, not only its record.
+func volumeExists(x *session.Session, subDir string) (bool, error) {
 	if rec, err := x.Cat.Read(subDir); err == nil && rec.Shared == catalog.SharedVolume {
 		return true, nil
 	}
-	there, _, err := fsat.DirectoryNow(x.Root, subDir)
-	return there, err
+	exists, _, err := fsat.DirectoryNow(x.Root, subDir)
+	return exists, err
 }
 
-// otherDirectory of the volume that the record is of; empty if there is none.
+// otherDirectory returns another directory of the record's volume; empty if there is none.
 func otherDirectory(cat *catalog.Catalog, rec catalog.Record) (string, error) {
 	name, err := volume.DirName(rec.Name)
 	if err != nil {
@@ -114,7 +112,7 @@ func otherDirectory(cat *catalog.Catalog, rec catalog.Record) (string, error) {
 	noted, err := cat.NotedDirectoryOf(name)
 	if err == nil && noted.SubDir != rec.SubDir && noted.Name == rec.Name {
 		has, err := hasRecord(cat, noted.SubDir, rec.Name)
-		// Whoever noted another directory after this one is about to make a record.
+		// A note later than this record announces another record.
 		if err != nil || has || name != rec.SubDir {
 			return noted.SubDir, err
 		}
@@ -128,13 +126,13 @@ func otherDirectory(cat *catalog.Catalog, rec catalog.Record) (string, error) {
 	return name, nil
 }
 
-// hasRecord tells whether the directory is that of the volume of this name.
+// hasRecord reports whether the directory has a record of the named volume.
 func hasRecord(cat *catalog.Catalog, subDir, name string) (bool, error) {
 	have, err := cat.Read(subDir)
 	return err == nil && have.Name == name, fsat.IgnoreNotExist(err)
 }
 
-// releaseName takes the note of a name back unless there is its volume.
+// releaseName removes the reservation of a name, unless its volume has a record.
 func releaseName(cat *catalog.Catalog, want catalog.Record) error {
 	name, err := volume.DirName(want.Name)
 	if err != nil || name == want.SubDir {
@@ -147,7 +145,7 @@ func releaseName(cat *catalog.Catalog, want catalog.Record) error {
 	return cat.ForgetDirectoryOf(name, want.SubDir)
 }
 
-// ForgetName removes the note that leads from the name of a volume to its directory.
+// ForgetName removes the note of a volume's directory under its name.
 func ForgetName(cat *catalog.Catalog, rec catalog.Record, id volume.ID) error {
 	if id.Name == rec.SubDir {
 		return nil

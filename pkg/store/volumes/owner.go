@@ -9,9 +9,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// owned is why the volume want cannot have the directory of have, and what would
-// help: volume.ErrOwned.
-func owned(have, want catalog.Record) error {
+// ownedError returns volume.ErrOwned with the owner, have, and what the user of want can
+// do.
+func ownedError(have, want catalog.Record) error {
 	of := "volume " + have.Name
 	if claim := have.Claim(); claim != "" {
 		of += " of the claim " + claim
@@ -19,11 +19,11 @@ func owned(have, want catalog.Record) error {
 	if have.ClusterID != "" && have.ClusterID != want.ClusterID {
 		of += fmt.Sprintf(" in the cluster %q", have.ClusterID)
 	}
-	return fmt.Errorf("%w: the directory %s is that of %s%s", volume.ErrOwned, have.SubDir, of, wayOut(have, want))
+	return fmt.Errorf("%w: the directory %s is that of %s%s", volume.ErrOwned, have.SubDir, of, ownedHint(have, want))
 }
 
-// ownedShared is owned where only one of the two is of a shared directory.
-func ownedShared(have, want catalog.Record) error {
+// ownedSharedError is ownedError if only one of the two shares the directory.
+func ownedSharedError(have, want catalog.Record) error {
 	if want.Shared != "" {
 		return fmt.Errorf("%w: the directory %s is that of volume %s, and the class has shared: \"true\": choose another subDir, or delete that volume",
 			volume.ErrOwned, have.SubDir, have.Name)
@@ -32,13 +32,13 @@ func ownedShared(have, want catalog.Record) error {
 		volume.ErrOwned, have.SubDir)
 }
 
-func wayOut(have, want catalog.Record) string {
+func ownedHint(have, want catalog.Record) string {
 	template := want.Parameters[volume.KeySubDir]
 	switch {
 	case have.Claim() == "" || want.Claim() == "":
 		return ""
 	case have.Claim() == want.Claim():
-		return release(have, want)
+		return releaseHint(have, want)
 	case have.Parameters[volume.KeySubDir] != template:
 		return ""
 	case strings.Contains(template, "${"):
@@ -48,8 +48,8 @@ func wayOut(have, want catalog.Record) string {
 	return fmt.Sprintf("; subDir %q makes the same of every claim", template)
 }
 
-// release tells how a claim that was made again gets its directory.
-func release(have, want catalog.Record) string {
+// releaseHint says how a recreated claim gets its previous directory.
+func releaseHint(have, want catalog.Record) string {
 	record := path.Join(volume.MetaDir, catalog.RecordPath(have.SubDir))
 	byHand := fmt.Sprintf("if nothing uses that volume any more, removing %s on the share releases the directory", record)
 	if have.SameClaim(want) {

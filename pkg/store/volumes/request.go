@@ -8,15 +8,18 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// SameRequest decides whether the request that made have is the one that wants want.
+// SameRequest returns an error unless have, an existing record, satisfies the request for
+// want.
+//
+// Errors: volume.ErrOwned, volume.ErrIncompatible.
 func SameRequest(have, want catalog.Record, size SizeRange) error {
 	switch {
 	case have.Shared != want.Shared:
-		return ownedShared(have, want)
+		return ownedSharedError(have, want)
 	case have.Shared == catalog.SharedDirectory:
 		return nil
 	case have.Name != want.Name:
-		return owned(have, want)
+		return ownedError(have, want)
 	case !maps.Equal(have.Parameters, want.Parameters):
 		return fmt.Errorf("%w: it has the parameters %v, asked for are %v", volume.ErrIncompatible, have.Parameters, want.Parameters)
 	case have.Source != want.Source:

@@ -12,32 +12,32 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// With shared: "true" in its class a volume is a record below that of a directory
-// which it shares with all other claims of the class, and of other such classes. The
-// directory is made when it is missing and stays; no volume owns it.
+// With shared: "true" in its class a volume is only a record, below that of a directory
+// shared by all claims of such classes. The directory is created when it is missing and
+// never deleted; no volume owns it.
 
-// sharedName is the name in the record of a shared directory, which has no volume.
+// sharedName is the volume name in the record of a shared directory.
 const sharedName = "shared directory"
 
-// checkShared refuses what a volume of a shared directory cannot have.
-func checkShared(req Request) error {
+// checkSharedRequest refuses what a volume of a shared directory cannot have.
+func checkSharedRequest(req Request) error {
 	switch {
 	case req.Source != "":
 		return fmt.Errorf("%w: a data source: the class has shared: \"true\", and the content of a shared directory is no volume's to choose", volume.ErrInvalid)
 	case req.Mutable != volume.Mutable{}:
-		return errShapeless()
+		return sharedAttributesError()
 	}
 	return nil
 }
 
-func errShapeless() error {
+func sharedAttributesError() error {
 	return fmt.Errorf("%w: onDelete and mountPermissions of a volume whose class has shared: \"true\": its directory is not the volume's own", volume.ErrInvalid)
 }
 
-// SharedPath is where the record of a volume lies that shares its directory.
+// SharedPath returns the path of the record of a volume that shares its directory.
 func SharedPath(id volume.ID) string { return path.Join(id.SubDir, id.Name) }
 
-// makeShared makes the shared directory, if it is not there, and the volume.
+// makeShared creates the shared directory, if it is missing, and the volume.
 func (c *Claim) makeShared(ctx context.Context) (Volume, error) {
 	id, err := idOf(c.want)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Claim) makeShared(ctx context.Context) (Volume, error) {
 	return Volume{ID: c.id, Capacity: c.rec.Capacity}, c.confirm(ctx, false)
 }
 
-// sharedDirectory is the record of the directory of a volume that shares it.
+// sharedDirectory returns the record of the directory, given that of one of its volumes.
 func sharedDirectory(of catalog.Record, id volume.ID) catalog.Record {
 	id.Name = sharedName
 	return catalog.Record{
@@ -63,7 +63,7 @@ func sharedDirectory(of catalog.Record, id volume.ID) catalog.Record {
 	}
 }
 
-// sharedRecord returns the record of the volume of a shared directory.
+// sharedRecord returns the record of a volume that shares its directory.
 func sharedRecord(cat session.Records, id volume.ID) (catalog.Record, error) {
 	rec, err := cat.Read(SharedPath(id))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,7 +6,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// SizeRange is what a request asks for, in bytes; 0 is not said.
+// SizeRange is the requested size in bytes; 0 means not set.
 type SizeRange struct {
 	Required int64
 	Limit    int64
@@ -19,7 +19,7 @@ func (r SizeRange) String() string {
 	return fmt.Sprintf("%d to %d bytes", r.Required, r.Limit)
 }
 
-// Choose returns the capacity of a new volume: as little as will do.
+// Choose returns the capacity of a new volume: the required size.
 func (r SizeRange) Choose() (int64, error) {
 	if r.Required < 0 || r.Limit < 0 {
 		return 0, fmt.Errorf("%w: a negative size", volume.ErrInvalid)
@@ -30,7 +30,7 @@ func (r SizeRange) Choose() (int64, error) {
 	return r.Required, nil
 }
 
-// Contains tells whether a volume of this capacity is what is asked for.
+// Contains reports whether the capacity satisfies the request.
 func (r SizeRange) Contains(capacity int64) bool {
 	return capacity >= r.Required && (r.Limit == 0 || capacity <= r.Limit)
 }

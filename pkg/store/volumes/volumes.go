@@ -1,5 +1,5 @@
-// Package volumes makes, finds and changes volumes: a record in the catalog and a
-// directory of the export.
+// Package volumes creates, finds and modifies volumes. A volume is a record in the
+// catalog and a directory of the export.
 package volumes
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Config of volumes whose requests do not say.
+// Config holds the defaults of requests that leave a setting out.
 type Config struct {
-	// OnDelete and Mode are empty for deleting and for a mode that lets everybody write.
+	// OnDelete and Mode default to volume.OnDeleteDelete and DefaultMode.
 	OnDelete volume.OnDelete
 	Mode     volume.Mode
-	// ClusterID is noted in every new record; empty for a cluster that is not known.
+	// ClusterID is written into every new record; empty if the cluster is unknown.
 	ClusterID string
 }
 
@@ -26,20 +26,20 @@ type Request struct {
 	Params       volume.Params
 	MountOptions []string
 	Size         SizeRange
-	// Mutable parameters win over those of the class.
+	// Mutable overrides the parameters of the class.
 	Mutable volume.Mutable
-	// Source is what the content is copied from, by name; empty for an empty volume.
+	// Source names what the content is copied from; empty for an empty volume.
 	Source string
 }
 
-// Volume that exists.
+// Volume is an existing volume.
 type Volume struct {
 	ID volume.ID
-	// Capacity in bytes, 0 when none was asked for.
+	// Capacity in bytes, 0 if the request set none.
 	Capacity int64
 }
 
-// Of returns the volume that a record is of.
+// Of returns the volume of a record.
 func Of(rec catalog.Record) (Volume, error) {
 	id, err := idOf(rec)
 	return Volume{ID: id, Capacity: rec.Capacity}, err
@@ -53,7 +53,7 @@ func idOf(rec catalog.Record) (volume.ID, error) {
 	return id, nil
 }
 
-// Record returns the record of the volume that a request asks for.
+// Record returns the record of the requested volume.
 //
 // Errors: volume.ErrInvalid, volume.ErrOutOfRange, volume.ErrUnsupported.
 func (c Config) Record(req Request, now time.Time) (catalog.Record, error) {
@@ -81,7 +81,7 @@ func (c Config) Record(req Request, now time.Time) (catalog.Record, error) {
 	switch {
 	case req.Params.Shared:
 		want.SubDir, want.Shared = SharedPath(id), catalog.SharedVolume
-		err = checkShared(req)
+		err = checkSharedRequest(req)
 	case req.Params.Reuse:
 		err = c.checkReuse(want)
 	}
@@ -95,18 +95,18 @@ func (c Config) onDelete(req Request) volume.OnDelete {
 	return cmp.Or(req.Mutable.OnDelete, req.Params.OnDelete, c.OnDelete, volume.OnDeleteDelete)
 }
 
-// mode of the volume's directory, as far as something says so: that of a copy is
-// otherwise its source's.
+// mode returns the mode of the volume's directory, 0 for the default. A copy takes its
+// source's mode unless the request sets one.
 func (c Config) mode(req Request) volume.Mode {
-	said := cmp.Or(req.Mutable.Mode, req.Params.Mode)
+	mode := cmp.Or(req.Mutable.Mode, req.Params.Mode)
 	if req.Source == "" {
-		return cmp.Or(said, c.Mode)
+		return cmp.Or(mode, c.Mode)
 	}
-	return said
+	return mode
 }
 
-// Policy of a volume: its record is newer than its ID, which is older than what the
-// driver's default is now.
+// Policy returns what DeleteVolume does with the directory. The record overrides the ID,
+// and the ID the driver's current default.
 func (c Config) Policy(rec catalog.Record, id volume.ID) volume.OnDelete {
 	return cmp.Or(rec.OnDelete, id.OnDelete, c.OnDelete, volume.OnDeleteDelete)
 }
