@@ -17,23 +17,17 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-const (
-	// maxArchives of one name and one volume's name, which has to have been made
-	// and archived as often.
-	maxArchives = 1 << 16
-)
-
-// archive takes the directory away, as a delete does, and puts it beside where it
-// was under a name that nobody has.
-func (d *Deletion) archive(ctx context.Context) (own bool, err error) {
-	q, err := d.quarantineOwn(ctx, catalog.ArchivingKind(d.Key.SubDir))
-	if err != nil || !q.own {
+// archive quarantines the directory, then renames it to an unused name beside its old
+// path.
+func (d *Deletion) archive(ctx context.Context) (owned bool, err error) {
+	q, err := d.quarantineOwned(ctx, catalog.ArchivingKind(d.Key.SubDir))
+	if err != nil || !q.owned {
 		return false, err
 	}
 	return true, d.finishArchive(ctx)
 }
 
-// finishArchive archives what was quarantined, also by a call that was killed.
+// finishArchive archives all that is quarantined, including by a call that was killed.
 func (d *Deletion) finishArchive(ctx context.Context) error {
 	names, err := d.Cat.Temporary(catalog.ArchivingKind(d.Key.SubDir))
 	if err != nil {
@@ -45,14 +39,13 @@ func (d *Deletion) finishArchive(ctx context.Context) error {
 		}
 	}
 	if len(names) == 0 {
-		return dropReservations(d.Session, d.id)
+		return releaseReservation(d.Session, d.id)
 	}
 	return nil
 }
 
-// archiveQuarantined takes the new name under a record of its own for the moment of the
-// rename: rename(2) would put an empty directory there out of the way, and that
-// could be a volume just made.
+// archiveQuarantined reserves a name with a record during the rename: rename(2) would
+// replace an empty directory, which could be a new volume.
 func (d *Deletion) archiveQuarantined(ctx context.Context, name string) error {
 	temp, _, err := d.Cat.Temp("")
 	if err != nil {
@@ -62,30 +55,29 @@ func (d *Deletion) archiveQuarantined(ctx context.Context, name string) error {
 		if err := d.Step(ctx, "reserve archive"); err != nil {
 			return err
 		}
-		reserved, err := reserve(d.Cat, subDir, d.id)
+		reservation, err := reserve(d.Cat, subDir, d.id)
 		if err != nil {
 			return err
 		}
-		if reserved.SubDir == "" {
+		if reservation.SubDir == "" {
 			continue
 		}
-		free, err := d.archiveAs(ctx, fsat.Place{At: temp, Name: name}, subDir)
+		archived, err := d.archiveAs(ctx, fsat.Place{At: temp, Name: name}, subDir)
 		if err == nil {
 			err = d.Step(ctx, "release archive")
 		}
 		if err == nil {
-			err = d.Cat.Remove(reserved)
+			err = d.Cat.Remove(reservation)
 		}
-		if err != nil || free {
+		if err != nil || archived {
 			return err
 		}
 	}
-	return fmt.Errorf("archive %s: all of %d names are taken", d.id.SubDir, maxArchives)
+	return fmt.Errorf("archive %s: all %d names are in use", d.id.SubDir, maxArchives)
 }
 
-// archiveAs renames the directory, unless there is one of that name: then both
-// are kept.
-func (d *Deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string) (free bool, err error) {
+// archiveAs renames the directory unless the name exists.
+func (d *Deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string) (archived bool, err error) {
 	to, err := fsat.MakePlace(d.Root, subDir)
 	if err != nil {
 		return false, err
@@ -104,32 +96,8 @@ func (d *Deletion) archiveAs(ctx context.Context, from fsat.Place, subDir string
 	return true, err
 }
 
-// archiveNames are where the volume may be archived, in order: archived-NAME, as
-// csi-driver-nfs has it, then with the volume's name, then with a number too.
-func archiveNames(id volume.ID) iter.Seq[string] {
-	dir, base := path.Dir(id.SubDir), path.Base(id.SubDir)
-	return func(yield func(string) bool) {
-		if !yield(path.Join(dir, volumes.ArchivePrefix+cut(base, 240))) {
-			return
-		}
-		name := volumes.ArchivePrefix + cut(base, 110) + "." + cut(id.Name, 110)
-		for n := range maxArchives {
-			numbered := name
-			if n > 0 {
-				numbered = fmt.Sprintf("%s.%d", name, n+1)
-			}
-			if !yield(path.Join(dir, numbered)) {
-				return
-			}
-		}
-	}
-}
-
-// cut shortens a name without cutting a character in two.
-func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
-
-// reserve takes a directory's name for the archive of the volume, unless it
-// belongs to a live volume; then the record is empty.
+// reserve writes a record for the name of an archive. It returns an empty record if the
+// name belongs to a live volume.
 func reserve(cat *catalog.Catalog, subDir string, id volume.ID) (catalog.Record, error) {
 	if err := cat.CheckNotNested(subDir); errors.Is(err, volume.ErrOwned) {
 		return catalog.Record{}, nil
@@ -144,30 +112,30 @@ func reserve(cat *catalog.Catalog, subDir string, id volume.ID) (catalog.Record,
 	switch {
 	case err == nil:
 		return rec, nil
-	case errors.Is(err, volume.ErrOwned): // since a moment ago
+	case errors.Is(err, volume.ErrOwned): // since the check
 		return catalog.Record{}, nil
 	case !errors.Is(err, fs.ErrExist):
 		return catalog.Record{}, err
 	}
 	have, err := cat.Read(subDir)
-	if err != nil || !archives(have, id) {
+	if err != nil || !isReservation(have, id) {
 		return catalog.Record{}, fsat.IgnoreNotExist(err)
 	}
 	return have, nil
 }
 
-// archives tells whether the record is a reservation for this volume.
-func archives(rec catalog.Record, id volume.ID) bool {
+// isReservation reports whether the record reserves an archive name for this volume.
+func isReservation(rec catalog.Record, id volume.ID) bool {
 	of, err := volume.ParseID(rec.ArchiveOf)
 	return rec.ArchiveOf != "" && err == nil && of.Export == id.Export && of.SubDir == id.SubDir && of.Name == id.Name
 }
 
-// dropReservations releases what a call that was killed after its rename had
-// reserved. There is at most one, and all names before it are taken.
-func dropReservations(x *session.Session, id volume.ID) error {
+// releaseReservation removes the reservation of a call that was killed after its rename.
+// There is at most one, after names that are all in use.
+func releaseReservation(x *session.Session, id volume.ID) error {
 	for subDir := range archiveNames(id) {
 		rec, err := x.Cat.Read(subDir)
-		if err == nil && archives(rec, id) {
+		if err == nil && isReservation(rec, id) {
 			return x.Cat.Remove(rec)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
@@ -181,3 +149,30 @@ func dropReservations(x *session.Session, id volume.ID) error {
 	}
 	return nil
 }
+
+// maxArchives bounds the archives with the same directory and volume name.
+const maxArchives = 1 << 16
+
+// archiveNames are the candidates for the archive, in order: archived-NAME as in
+// csi-driver-nfs, then with the volume's name, then with a number.
+func archiveNames(id volume.ID) iter.Seq[string] {
+	dir, base := path.Dir(id.SubDir), path.Base(id.SubDir)
+	return func(yield func(string) bool) {
+		if !yield(path.Join(dir, volumes.ArchivePrefix+truncate(base, 240))) {
+			return
+		}
+		name := volumes.ArchivePrefix + truncate(base, 110) + "." + truncate(id.Name, 110)
+		for n := range maxArchives {
+			numbered := name
+			if n > 0 {
+				numbered = fmt.Sprintf("%s.%d", name, n+1)
+			}
+			if !yield(path.Join(dir, numbered)) {
+				return
+			}
+		}
+	}
+}
+
+// truncate shortens a name to at most n bytes of whole characters.
+func truncate(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -1,5 +1,5 @@
-// Package deletion ends volumes: their directories are quarantined and go to the trash,
-// are retained, or are archived beside where they were.
+// Package deletion deletes volumes by their policy: the directory is quarantined and
+// moved to the trash, retained, or archived beside its old path.
 package deletion
 
 import (
@@ -21,30 +21,28 @@ import (
 // Config of deletions.
 type Config struct {
 	Volumes volumes.Config
-	// Workers is how many entries are removed at a time from a directory that a full
-	// disk has no room to quarantine.
+	// Workers remove entries in parallel when the directory is deleted in place.
 	Workers int
-	// Free returns volume.ErrInUse while a copy is being made of the volume.
+	// Free returns volume.ErrInUse while the volume is the source of a copy.
 	Free func(session.Key) error
 }
 
-// Deletion of a volume's directory, and of its record if it has one.
+// Deletion of one volume: its directory, and its record if it has one.
 type Deletion struct {
 	*session.Session
 	cfg  Config
 	id   volume.ID
-	held *catalog.Held // nil for a volume of a predecessor
-	// first is the record as the call first saw it. When the call is run again, as where
-	// the mount was stale, another volume's may be there, also of the same ID.
-	first catalog.Record
+	held *catalog.Held // nil for a volume without a record
+	// firstSeen is the record at the first run. A later run, after ESTALE, may find that
+	// of another volume, possibly with the same ID.
+	firstSeen catalog.Record
 }
 
-// New returns the deletion of a volume, which may be run more than once.
+// New returns the deletion of a volume. It can be run repeatedly.
 func New(cfg Config, id volume.ID) *Deletion { return &Deletion{cfg: cfg, id: id} }
 
-// Run ends the volume by its policy: its directory goes to the trash, is retained, or is
-// archived. A volume that is gone is no error, also when its directory has become that
-// of another.
+// Run deletes the volume by its policy. A volume that is gone is no error, even if its
+// directory now belongs to another.
 //
 // Errors: volume.ErrOwned when the directory holds or lies in another live volume,
 // volume.ErrInUse.
@@ -67,7 +65,7 @@ func (d *Deletion) delete(ctx context.Context) error {
 		if err := d.cfg.Free(d.Key); err != nil {
 			return err
 		}
-		return d.withoutRecord(ctx)
+		return d.deleteUnrecorded(ctx)
 	}
 	if err != nil {
 		return err
@@ -77,44 +75,44 @@ func (d *Deletion) delete(ctx context.Context) error {
 		return errors.Join(d.deleteShared(ctx), held.Close())
 	}
 	if err = d.cfg.Free(d.Key); err == nil {
-		err = d.withRecord(ctx)
+		err = d.deleteRecorded(ctx)
 	}
 	return errors.Join(err, d.held.Close())
 }
 
-func (d *Deletion) withRecord(ctx context.Context) error {
+func (d *Deletion) deleteRecorded(ctx context.Context) error {
 	rec := d.held.Record()
 	owner, err := volume.ParseID(rec.ID)
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", rec.SubDir, err)
 	}
-	if d.first.Name == "" {
-		d.first = rec
+	if d.firstSeen.Name == "" {
+		d.firstSeen = rec
 	}
-	if owner.Name != d.id.Name || !rec.IsVolume() || !rec.Same(d.first) {
+	if owner.Name != d.id.Name || !rec.IsVolume() || !rec.Same(d.firstSeen) {
 		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and another one has its directory", logkeys.VolumeID, d.id.String(), logkeys.Owner, rec.ID)
 		return nil
 	}
-	if rec.Source != "" { // the copy that it was to become may have been left behind
+	if rec.Source != "" { // its staging directories may be left over
 		if err := d.Cat.EndStagings(d.Key.SubDir, ""); err != nil {
 			return err
 		}
 	}
 	policy := d.cfg.Volumes.Policy(rec, d.id)
 	if rec.Adopted {
-		if err := d.spareShares(policy); err != nil {
+		if err := d.checkNotNestedExport(policy); err != nil {
 			return err
 		}
 	}
-	own, err := d.dispose(ctx, policy)
-	if err != nil || !own {
+	owned, err := d.applyPolicy(ctx, policy)
+	if err != nil || !owned {
 		return err
 	}
 	return d.forget(ctx, policy)
 }
 
-// forget removes the record. Last: as long as there is something that a repeated call
-// must do, there is the record, and nobody can adopt the directory.
+// forget removes the record. It comes last: until then a repeated call finds what is
+// left to do, and the directory cannot be adopted.
 func (d *Deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 	rec := d.held.Record()
 	if policy == volume.OnDeleteRetain {
@@ -128,7 +126,7 @@ func (d *Deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 	return d.removeRecord()
 }
 
-// removeRecord removes the record that is held, and before it what leads to it.
+// removeRecord removes the held record, after the entries that refer to it.
 func (d *Deletion) removeRecord() error {
 	rec := d.held.Record()
 	if err := volumes.ForgetName(d.Cat, rec, d.id); err != nil {
@@ -142,17 +140,17 @@ func (d *Deletion) removeRecord() error {
 	return d.held.Remove()
 }
 
-// dispose does what the policy says with the directory. It was not the volume's
-// any more when the volume turns out to have been deleted meanwhile.
-func (d *Deletion) dispose(ctx context.Context, policy volume.OnDelete) (own bool, err error) {
+// applyPolicy applies the policy to the directory. owned is false if another controller
+// has deleted the volume meanwhile.
+func (d *Deletion) applyPolicy(ctx context.Context, policy volume.OnDelete) (owned bool, err error) {
 	switch policy {
 	case volume.OnDeleteRetain:
-		return d.stillOwned()
+		return d.ownsDirectory()
 	case volume.OnDeleteArchive:
 		return d.archive(ctx)
 	}
-	q, err := d.quarantineOwn(ctx, catalog.QuarantineKind(d.Key.SubDir))
-	if err != nil || !q.own {
+	q, err := d.quarantineOwned(ctx, catalog.QuarantineKind(d.Key.SubDir))
+	if err != nil || !q.owned {
 		return false, err
 	}
 	if err := d.discard(ctx, q.name); err != nil {
@@ -164,37 +162,37 @@ func (d *Deletion) dispose(ctx context.Context, policy volume.OnDelete) (own boo
 	return true, fsat.Prune(d.Root, d.id.SubDir)
 }
 
-// stillOwned tells whether the directory still is that of the volume, or of none. A call
-// can be held up by the network for as long as it likes. If another controller has
-// deleted the volume meanwhile, the directory may have become that of a later one.
-func (d *Deletion) stillOwned() (bool, error) {
+// ownsDirectory reports whether the directory still belongs to the volume, or to none.
+// The network can delay a call without limit, while another controller deletes the volume
+// and a later one takes over the directory.
+func (d *Deletion) ownsDirectory() (bool, error) {
 	if d.held != nil {
-		if still, err := d.held.Exists(); err != nil || still {
-			return still, err
+		if exists, err := d.held.Exists(); err != nil || exists {
+			return exists, err
 		}
 	}
-	// Of two volumes of a claim there is first the note of the next one, then no
-	// record, then the next one's.
+	// When a claim reuses the directory, the reuse note is written before this record is
+	// removed, and the next volume's record after that.
 	if _, err := d.Cat.Reuse(d.id.SubDir); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	now, err := d.Cat.Hold(d.id.SubDir)
+	current, err := d.Cat.Hold(d.id.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if d.held == nil || !now.Record().Same(d.held.Record()) {
-		return false, now.Close()
+	if d.held == nil || !current.Record().Same(d.held.Record()) {
+		return false, current.Close()
 	}
-	// Its maker has put the record there once more.
-	before := d.held
-	d.held = now
-	return true, before.Close()
+	// The volume's creator has rewritten the record.
+	previous := d.held
+	d.held = current
+	return true, previous.Close()
 }
 
-// deleteShared ends a volume of a shared directory, which is no more than its record.
+// deleteShared deletes a volume of a shared directory: only its record.
 func (d *Deletion) deleteShared(ctx context.Context) error {
 	held, err := d.Cat.Hold(volumes.SharedPath(d.id))
 	if errors.Is(err, fs.ErrNotExist) {

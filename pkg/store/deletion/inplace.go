@@ -15,9 +15,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// InPlace deletes a volume where it is, as a disk may be so full that there is no
-// room for the trash, or for a name in it. It returns why where it does not come to
-// that.
+// InPlace deletes the directory without quarantine, for a disk too full to rename it into
+// the trash. It returns why if it cannot.
 func (d *Deletion) InPlace(ctx context.Context, x *session.Session, why error) error {
 	d.Session = x
 	if err := d.Look(); err != nil {
@@ -33,20 +32,20 @@ func (d *Deletion) InPlace(ctx context.Context, x *session.Session, why error) e
 		return errors.Join(why, fsat.IgnoreNotExist(err))
 	}
 	defer dir.Close()
-	// What is open now is the volume's as long as the record that is seen now is.
-	if own, err := d.hold(ctx); err != nil || !own {
+	// The record is read after the directory is opened: it vouches for what is open.
+	if owned, err := d.hold(ctx); err != nil || !owned {
 		return errors.Join(why, err)
 	}
 	if d.held != nil {
 		defer d.held.Close() //nolint:errcheck // only read
 	}
-	if err := empty(ctx, dir, d.cfg.Workers); err != nil {
+	if err := emptyDir(ctx, dir, d.cfg.Workers); err != nil {
 		return errors.Join(why, err)
 	}
-	return d.endInPlace(ctx, at)
+	return d.removeInPlace(ctx, at)
 }
 
-// enterLocked is enter for a directory that its owner may have locked.
+// enterLocked enters a directory, after adding the permissions that it may lack.
 func enterLocked(at fsat.Place) (*os.Root, error) {
 	dir, err := at.Enter()
 	if !errors.Is(err, unix.EACCES) {
@@ -58,8 +57,8 @@ func enterLocked(at fsat.Place) (*os.Root, error) {
 	return at.Enter()
 }
 
-// hold tells whether the volume is there to be deleted, and holds its record.
-func (d *Deletion) hold(ctx context.Context) (own bool, err error) {
+// hold reports whether the directory is the volume's to delete, and holds its record.
+func (d *Deletion) hold(ctx context.Context) (owned bool, err error) {
 	var rec catalog.Record
 	d.held = nil
 	if d.Cat != nil {
@@ -71,40 +70,41 @@ func (d *Deletion) hold(ctx context.Context) (own bool, err error) {
 		}
 	}
 	if d.held == nil {
-		return d.holdsNone(ctx)
+		return d.ownsUnrecorded(ctx)
 	}
 	policy := d.cfg.Volumes.Policy(rec, d.id)
-	own = rec.Same(d.first) && policy == volume.OnDeleteDelete
-	if own && rec.Adopted {
-		err = d.spareShares(policy)
+	owned = rec.Same(d.firstSeen) && policy == volume.OnDeleteDelete
+	if owned && rec.Adopted {
+		err = d.checkNotNestedExport(policy)
 	}
-	if !own || err != nil {
+	if !owned || err != nil {
 		return false, errors.Join(err, d.held.Close())
 	}
 	return true, nil
 }
 
-// holdsNone is hold for a volume that has no record.
-func (d *Deletion) holdsNone(ctx context.Context) (own bool, err error) {
-	if d.first.Name != "" {
-		return false, nil // it had one
+// ownsUnrecorded is hold for a volume without a record.
+func (d *Deletion) ownsUnrecorded(ctx context.Context) (owned bool, err error) {
+	if d.firstSeen.Name != "" {
+		return false, nil // its record is gone
 	}
 	policy, err := d.lastPolicy(ctx)
 	if err != nil || policy != volume.OnDeleteDelete {
 		return false, err
 	}
-	if err := d.spareOthers(policy); err != nil || d.Cat == nil {
+	if err := d.checkNotNested(policy); err != nil || d.Cat == nil {
 		return err == nil, err
 	}
-	return d.stillOwned()
+	return d.ownsDirectory()
 }
 
-func (d *Deletion) endInPlace(ctx context.Context, at fsat.Place) error {
+// removeInPlace removes the emptied directory and the record.
+func (d *Deletion) removeInPlace(ctx context.Context, at fsat.Place) error {
 	if err := d.Step(ctx, "remove directory in its place"); err != nil {
 		return err
 	}
 	if d.held != nil {
-		if still, err := d.held.Exists(); err != nil || !still {
+		if exists, err := d.held.Exists(); err != nil || !exists {
 			return err
 		}
 	}
@@ -117,8 +117,8 @@ func (d *Deletion) endInPlace(ctx context.Context, at fsat.Place) error {
 	return d.removeRecord()
 }
 
-// empty removes all that is in a directory.
-func empty(ctx context.Context, dir *os.Root, workers int) error {
+// emptyDir removes everything in a directory.
+func emptyDir(ctx context.Context, dir *os.Root, workers int) error {
 	f, err := dir.Open(".")
 	if err != nil {
 		return err

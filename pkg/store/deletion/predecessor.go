@@ -13,8 +13,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// withoutRecord deletes a volume that was made by a predecessor, or is gone.
-func (d *Deletion) withoutRecord(ctx context.Context) error {
+// deleteUnrecorded deletes a volume without a record: created by a predecessor, or gone.
+func (d *Deletion) deleteUnrecorded(ctx context.Context) error {
 	next, err := d.Cat.Reuse(d.id.SubDir)
 	if err == nil {
 		klog.FromContext(ctx).Info("Nothing to delete: the directory is being handed to the next volume of its claim", logkeys.VolumeID, d.id.String(), logkeys.NextVolumeID, next.ID)
@@ -22,7 +22,7 @@ func (d *Deletion) withoutRecord(ctx context.Context) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	there, _, err := fsat.Directory(d.Root, d.id.SubDir) // a file or a symlink is no volume
+	exists, _, err := fsat.Directory(d.Root, d.id.SubDir) // a file or a symlink is no volume
 	if err != nil {
 		return err
 	}
@@ -30,40 +30,39 @@ func (d *Deletion) withoutRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if there {
-		err = d.legacy(ctx, policy)
+	if exists {
+		err = d.deletePredecessor(ctx, policy)
 	} else {
 		err = d.finish(ctx, policy)
 	}
 	if err != nil {
 		return err
 	}
-	// A process may have been killed after it removed the record, and before the
-	// directory that it was in.
+	// A killed process may have left the record's directory.
 	return d.Cat.Prune(d.id.SubDir)
 }
 
-// legacy ends the volume of a directory that no record says anything of.
-func (d *Deletion) legacy(ctx context.Context, policy volume.OnDelete) error {
-	if err := d.spareOthers(policy); err != nil {
+// deletePredecessor deletes a directory without a record.
+func (d *Deletion) deletePredecessor(ctx context.Context, policy volume.OnDelete) error {
+	if err := d.checkNotNested(policy); err != nil {
 		return err
 	}
-	_, err := d.dispose(ctx, policy)
+	_, err := d.applyPolicy(ctx, policy)
 	return err
 }
 
-// spareOthers refuses a directory without a record that lies around or within a volume
-// that has one: it must not take that with it.
-func (d *Deletion) spareOthers(policy volume.OnDelete) error {
+// checkNotNested returns volume.ErrOwned for a directory without a record that contains,
+// or lies in, a volume with one.
+func (d *Deletion) checkNotNested(policy volume.OnDelete) error {
 	if err := d.Records().CheckNotNested(d.id.SubDir); err != nil {
 		return err
 	}
-	return d.spareShares(policy)
+	return d.checkNotNestedExport(policy)
 }
 
-// spareShares refuses a directory that the driver has not made and that is a share, or
-// lies in one, unless it stays as it is.
-func (d *Deletion) spareShares(policy volume.OnDelete) error {
+// checkNotNestedExport refuses a directory that the driver did not create and that is, or
+// lies in, another export, unless it is retained.
+func (d *Deletion) checkNotNestedExport(policy volume.OnDelete) error {
 	switch {
 	case policy == volume.OnDeleteRetain:
 		return nil
@@ -73,7 +72,7 @@ func (d *Deletion) spareShares(policy volume.OnDelete) error {
 	return d.Cat.CheckNotNestedExport(d.id.SubDir)
 }
 
-// finish ends what a process was killed in, which may have been nothing.
+// finish completes a delete that was killed, if there was one.
 func (d *Deletion) finish(ctx context.Context, policy volume.OnDelete) error {
 	if policy == volume.OnDeleteArchive {
 		return d.finishArchive(ctx)
@@ -81,15 +80,15 @@ func (d *Deletion) finish(ctx context.Context, policy volume.OnDelete) error {
 	return d.finishDiscard()
 }
 
-// lastPolicy is that of a volume which has no record, or has none any more.
+// lastPolicy is the policy of a volume without a record: retain, if it was retained.
 func (d *Deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
 	policy := d.cfg.Volumes.Policy(catalog.Record{}, d.id)
 	if d.Cat == nil || policy == volume.OnDeleteRetain {
 		return policy, nil
 	}
-	by, err := d.Cat.Retained(d.id.SubDir, d.id.Name)
-	if by != "" {
-		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and its directory was retained", logkeys.VolumeID, d.id.String(), logkeys.RetainedBy, by)
+	retainedBy, err := d.Cat.Retained(d.id.SubDir, d.id.Name)
+	if retainedBy != "" {
+		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and its directory was retained", logkeys.VolumeID, d.id.String(), logkeys.RetainedBy, retainedBy)
 		policy = volume.OnDeleteRetain
 	}
 	return policy, err

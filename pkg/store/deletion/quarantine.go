@@ -14,34 +14,33 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// quarantined is a directory by its name in TempDir; empty if there was none. What was
-// not the volume's is where it was.
+// quarantined is the outcome of a quarantine. A directory that is not owned was put back.
 type quarantined struct {
-	name string
-	own  bool
+	name  string // in TempDir; empty if there was no directory
+	owned bool
 }
 
-// quarantineOwn takes the directory if it is that of the volume.
-func (d *Deletion) quarantineOwn(ctx context.Context, kind string) (quarantined, error) {
+// quarantineOwned quarantines the directory if it belongs to the volume.
+func (d *Deletion) quarantineOwned(ctx context.Context, kind string) (quarantined, error) {
 	name, err := d.quarantine(ctx, kind)
 	if err != nil {
 		return quarantined{}, err
 	}
 	if d.held == nil && name == "" {
-		return quarantined{own: true}, nil
+		return quarantined{owned: true}, nil
 	}
 	if err := d.Step(ctx, "see whose directory it was"); err != nil {
 		return quarantined{}, err
 	}
-	own, err := d.stillOwned()
-	if err == nil && !own {
+	owned, err := d.ownsDirectory()
+	if err == nil && !owned {
 		err = d.putBack(name)
 	}
-	return quarantined{name, own}, err
+	return quarantined{name, owned}, err
 }
 
-// quarantine renames the volume's directory, however much is in it, and returns its new
-// name; none if there is no directory.
+// quarantine renames the volume's directory into TempDir and returns its name there, or
+// "" if there is no directory.
 func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, err error) {
 	temp, name, err := d.Cat.Temp(kind)
 	if err != nil {
@@ -67,26 +66,26 @@ func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, er
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
 			return name, err
 		}
-		// Gone before, or the reply to a rename that took place was lost, or the client
-		// remembers the directory of a volume before this one.
-		if there, _, lookErr := lookAgain(from); lookErr != nil || !there {
-			return "", lookErr
+		// Already gone, or the reply to a successful rename was lost, or the client has
+		// an earlier volume's directory cached.
+		if exists, _, statErr := directoryNow(from); statErr != nil || !exists {
+			return "", statErr
 		}
 	}
 	return "", fmt.Errorf("%w: %s is being replaced: %w", volume.ErrInProgress, d.id.SubDir, err)
 }
 
-// lookAgain is fsat.DirectoryNow for a place; a parent that is gone has nothing in it.
-func lookAgain(p fsat.Place) (bool, fs.FileInfo, error) {
-	there, info, err := fsat.DirectoryNow(p.Parent, p.Name)
+// directoryNow is fsat.DirectoryNow for a place whose parent may be gone.
+func directoryNow(p fsat.Place) (bool, fs.FileInfo, error) {
+	exists, info, err := fsat.DirectoryNow(p.Parent, p.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil, nil
 	}
-	return there, info, err
+	return exists, info, err
 }
 
-// putBack gives a directory back that is another volume's. Where it is gone, it was
-// the volume's own, and whoever ended that has discarded it.
+// putBack returns another volume's directory to its path. If it is gone, it was this
+// volume's and has been discarded by another delete.
 func (d *Deletion) putBack(name string) error {
 	if name == "" {
 		return nil
@@ -103,8 +102,8 @@ func (d *Deletion) putBack(name string) error {
 	return fsat.IgnoreNotExist(fsat.Place{At: temp, Name: name}.Rename(to))
 }
 
-// discard moves to the trash what was quarantined by this call or, where it found
-// no directory, by an earlier one that did not get further.
+// discard moves to the trash what this call has quarantined, or what earlier calls have
+// if name is empty.
 func (d *Deletion) discard(ctx context.Context, name string) error {
 	if err := d.Step(ctx, "move directory to trash"); err != nil {
 		return err
@@ -123,9 +122,9 @@ func (d *Deletion) discardQuarantined() error {
 	return err
 }
 
-// finishDiscard is discard for a volume of which nothing else is left.
+// finishDiscard discards what killed calls left quarantined.
 func (d *Deletion) finishDiscard() error {
-	if own, err := d.stillOwned(); err != nil || !own {
+	if owned, err := d.ownsDirectory(); err != nil || !owned {
 		return err
 	}
 	return d.discardQuarantined()

@@ -8,8 +8,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// noteRetained notes for repeated calls that the directory stays. On a full disk the
-// volume's ID is enough where it says so too.
+// noteRetained notes, for repeated calls, that the directory is retained. A full disk is
+// no error if the volume ID says so too.
 func (d *Deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
 	err := d.Step(ctx, "note that it is retained")
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Tarball moves the directory of a csi-driver-nfs snapshot to the trash, if it has the
-// tarball and belongs to no volume.
+// Tarball moves the directory of a csi-driver-nfs snapshot to the trash if it contains
+// the tarball and belongs to no volume.
 func Tarball(ctx context.Context, x *session.Session, id volume.SnapshotID) error {
 	d := &Deletion{
 		Session: x.On(session.Key{Export: id.Export, SubDir: id.Name}),
@@ -25,8 +25,8 @@ func Tarball(ctx context.Context, x *session.Session, id volume.SnapshotID) erro
 		return err
 	}
 	t.Close()
-	q, err := d.quarantineOwn(ctx, catalog.QuarantineKind(id.Name))
-	if err != nil || !q.own || q.name == "" {
+	q, err := d.quarantineOwned(ctx, catalog.QuarantineKind(id.Name))
+	if err != nil || !q.owned || q.name == "" {
 		return err
 	}
 	return d.discard(ctx, q.name)
