@@ -26,7 +26,7 @@ func (l *lab) later(t *testing.T) {
 }
 
 func (l *lab) onCatalog(t *testing.T, do func(*session.Session) error) error {
-	return l.exports.Do(t.Context(), l.anyShare(l.export, "", nil), func(_ context.Context, x *session.Session) error { return do(x) })
+	return l.exports.Do(t.Context(), l.target(l.export, "", nil), func(_ context.Context, x *session.Session) error { return do(x) })
 }
 
 // A copy whose process stalled for so long that it counts as abandoned is not put in

@@ -57,7 +57,7 @@ func TestShareWithinAShareIsSparedOnAFullDisk(t *testing.T) {
 	l := newLab(t)
 	l.createOn(t, l.shareWithin(t, "team"), "pvc-1")
 	l.put(t, "team/pvc-1/precious")
-	err := l.exports.On(t.Context(), l.anyShare(l.export, "team", nil), func(ctx context.Context, x *session.Session) error {
+	err := l.exports.On(t.Context(), l.target(l.export, "team", nil), func(ctx context.Context, x *session.Session) error {
 		return l.deletion(l.id("team")).InPlace(ctx, x, unix.ENOSPC)
 	})
 	if !errors.Is(err, volume.ErrOwned) || !errors.Is(err, unix.ENOSPC) {

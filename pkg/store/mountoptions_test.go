@@ -27,7 +27,7 @@ func TestMountOptionsOfTheClassAreRemembered(t *testing.T) {
 		if err := l.Delete(t.Context(), v.ID, tt.said); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.anyShare(l.export, "", tt.said).MountOptions; !slices.Equal(got, tt.want) {
+		if got := l.target(l.export, "", tt.said).MountOptions; !slices.Equal(got, tt.want) {
 			t.Errorf("class with %v, call with %v: mounted with %v, want %v", tt.class, tt.said, got, tt.want)
 		}
 	}

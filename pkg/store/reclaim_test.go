@@ -93,7 +93,7 @@ func TestHealthShowsWhatRemains(t *testing.T) {
 		l.inventory = inventory.New(inventory.Config{
 			Exports: l.exports, Refused: func(volume.Export) (int64, string) { return int64(deleted), entry },
 		})
-		l.inventory.Opened(l.anyShare(l.export, "", nil))
+		l.inventory.Opened(l.target(l.export, "", nil))
 		found, err := l.Health(t.Context(), id, nil)
 		page, listErr := l.ListHealth(t.Context(), 0, "")
 		if err := errors.Join(err, listErr); err != nil || len(found) != deleted || len(page.Volumes) != deleted {

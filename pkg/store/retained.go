@@ -12,29 +12,28 @@ import (
 )
 
 const (
-	// retainedFor is how long the note of a retained directory is kept while the
-	// directory is there. DeleteVolume comes again that late at most: by a cluster that
-	// was restored from its oldest backup.
-	retainedFor = 365 * 24 * time.Hour
-	// sweepAtATime is how many notes are looked at in one upkeep of an export.
-	sweepAtATime = 500
+	// retainedTTL is how long the note of an existing retained directory is kept. A cluster
+	// restored from a backup repeats a DeleteVolume that late at most.
+	retainedTTL = 365 * 24 * time.Hour
+	// sweepLimit is how many notes one upkeep checks.
+	sweepLimit = 500
 )
 
-// sweepRetained removes notes of directories that are gone, and old ones, as far as one
-// sweep gets. The clock is that of the server, which notes when they were written.
+// sweepRetained removes some of the notes that are expired or whose directory is gone.
+// clock is the server's, as are the times of the notes.
 func (u *upkeep) sweepRetained(ctx context.Context, x *session.Session, clock func(context.Context) (time.Time, error)) (err error) {
 	var now time.Time
-	u.after, err = x.Cat.SweepRetained(u.after, sweepAtATime, func(r catalog.Record, written time.Time) (keep bool, err error) {
-		if now.IsZero() { // to ask for the time takes a few calls of the server
+	u.after, err = x.Cat.SweepRetained(u.after, sweepLimit, func(r catalog.Record, written time.Time) (keep bool, err error) {
+		if now.IsZero() { // asking for the time takes several calls to the server
 			if now, err = clock(ctx); err != nil {
 				return true, err
 			}
 		}
-		there, _, err := fsat.DirectoryNow(x.Root, r.SubDir)
+		exists, _, err := fsat.DirectoryNow(x.Root, r.SubDir)
 		if errors.Is(err, volume.ErrOwned) {
-			there, err = true, nil // something else is in its place
+			exists, err = true, nil // something else has its name
 		}
-		return there && now.Sub(written) < retainedFor, errors.Join(err, ctx.Err())
+		return exists && now.Sub(written) < retainedTTL, errors.Join(err, ctx.Err())
 	})
 	return err
 }

@@ -111,17 +111,17 @@ func TestSweepOfRetainedDirectories(t *testing.T) {
 	if err := os.Remove(filepath.Join(l.dir, "pvc-1")); err != nil {
 		t.Fatal(err)
 	}
-	l.sweep(t, &upkeep{}, retainedFor-time.Hour)
+	l.sweep(t, &upkeep{}, retainedTTL-time.Hour)
 	l.mustHave(t, "pvc-2", retained(t, "pvc-2"), ".nfs-csi/retained/no-note")
 	l.sweep(t, &upkeep{}, -time.Hour) // the clock was set back
 	l.mustHave(t, "pvc-2", retained(t, "pvc-2"), ".nfs-csi/retained/no-note")
-	l.sweep(t, &upkeep{}, retainedFor+time.Hour)
+	l.sweep(t, &upkeep{}, retainedTTL+time.Hour)
 	l.mustHave(t, "pvc-2", ".nfs-csi/retained/no-note")
 }
 
 func TestSweepIsBounded(t *testing.T) {
 	l := newLab(t)
-	const count = sweepAtATime + 5
+	const count = sweepLimit + 5
 	if err := os.MkdirAll(filepath.Join(l.dir, ".nfs-csi/retained"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestSweepIsBounded(t *testing.T) {
 		l.writeJSON(t, retained(t, name), map[string]any{"version": 1, "name": name, "subDir": name})
 	}
 	at := &upkeep{}
-	for round, want := range []int{count - sweepAtATime, 0} {
+	for round, want := range []int{count - sweepLimit, 0} {
 		l.sweep(t, at, 0)
 		left, err := os.ReadDir(filepath.Join(l.dir, ".nfs-csi/retained"))
 		if err != nil || len(left) != want {
@@ -159,7 +159,7 @@ func TestUpkeepComesOnceAnHour(t *testing.T) {
 	now := time.Now()
 	first := s.begin(l.export, now)
 	other := s.begin(volume.Export{Server: "other.test", Share: "/"}, now)
-	if first == nil || other == nil || first == other || s.begin(l.export, now.Add(upkeepEvery-1)) != nil || s.begin(l.export, now.Add(upkeepEvery)) != first {
+	if first == nil || other == nil || first == other || s.begin(l.export, now.Add(upkeepInterval-1)) != nil || s.begin(l.export, now.Add(upkeepInterval)) != first {
 		t.Error("upkeep does not come once an hour on each export")
 	}
 }

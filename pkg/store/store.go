@@ -1,10 +1,9 @@
-// Package store is the life of volumes on their exports: idempotent, and safe
-// against kill -9 at any moment and against a second controller.
+// Package store manages the life cycle of volumes on their exports. All operations are
+// idempotent, and safe against kill -9 at any moment and a second controller.
 //
-// A volume is its record (catalog) and its directory. Create writes the record
-// first, Delete moves the directory away first, so that a directory of a live
-// volume always has a record, and a directory without one holds nothing that a
-// delete has given up: what is deleted is in the trash.
+// A volume is a record (catalog) and a directory. Create writes the record first, Delete
+// quarantines the directory first. Hence a live volume's directory always has a record,
+// and a directory without one holds no deleted content: that is in the trash.
 package store
 
 import (
@@ -27,28 +26,26 @@ import (
 // Config of a Store.
 type Config struct {
 	Shares session.Shares
-	// MountOptions for calls that do not know those of the volume.
+	// MountOptions for calls that do not have the volume's own.
 	MountOptions []string
-	// ReclaimWorkers is how many directories of a deleted volume are emptied at a time.
+	// ReclaimWorkers empty directories of a deleted volume in parallel.
 	ReclaimWorkers int
-	// ReclaimRate is how many entries of deleted volumes are removed a second on
-	// each export, 0 for as many as the server does.
+	// ReclaimRate limits the removed entries per second and export; 0 for no limit.
 	ReclaimRate int
-	// CopyWorkers is how many files a clone, snapshot or restore copies at a time.
+	// CopyWorkers copy the files of a clone, snapshot or restore in parallel.
 	CopyWorkers int
-	// OnDelete and Mode are for volumes that do not say; empty for deleting and
-	// for a mode that lets everybody write.
+	// OnDelete and Mode are the defaults for volumes; empty for delete and a mode that is
+	// writable for everyone.
 	OnDelete volume.OnDelete
 	Mode     volume.Mode
-	// ClusterID is noted in every new record; empty for a cluster that is not known.
+	// ClusterID is written to every new record; empty if unknown.
 	ClusterID string
-	// Exports that lists cover from the start, and not only once a call has named
-	// them.
+	// Exports that lists cover before a call has named them.
 	Exports []volume.Export
 	// Metrics is optional.
 	Metrics prometheus.Registerer
-	// Step is optional. It is called before each step that changes the export, by
-	// name, and in the end, for tests that let the process die there.
+	// Step is optional. It is called with the name of each step that changes the export,
+	// before it, and after the last. Tests kill the process there.
 	Step func(name string)
 }
 
@@ -64,15 +61,15 @@ type Store struct {
 	copies    *copies.Copies
 	inventory *inventory.Inventory
 	upkeeps   upkeeps
-	// step is called between steps that change the export, by name. It ends a job
-	// whose caller has gone; tests end it there as kill -9 would.
+	// step is called before each step that changes the export. It ends jobs whose context
+	// has ended.
 	step func(ctx context.Context, name string) error
 }
 
 // New checks the configuration. Close the store after use.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Shares == nil || cfg.ReclaimWorkers < 1 || cfg.ReclaimRate < 0 || cfg.CopyWorkers < 1 {
-		return nil, errors.New("store: shares, at least one worker to reclaim and to copy and a rate that is not negative are needed")
+		return nil, errors.New("store: Shares, at least one ReclaimWorkers and CopyWorkers, and a ReclaimRate of at least 0 are required")
 	}
 	s := &Store{
 		cfg: cfg,
@@ -88,7 +85,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		Step: func(ctx context.Context, name string) error { return s.step(ctx, name) },
 	})
 	s.copies = copies.New(ctx, copies.Config{
-		Exports: s.exports, Volumes: cfg.volumes(), Workers: cfg.CopyWorkers, Target: s.anyShare,
+		Exports: s.exports, Volumes: cfg.volumes(), Workers: cfg.CopyWorkers, Target: s.target,
 		Kick: func(t session.Target) { s.reclaim.Kick(t) },
 	})
 	s.inventory = inventory.New(inventory.Config{Exports: s.exports, MountOptions: cfg.MountOptions, Refused: s.refused})
@@ -110,7 +107,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close stops reclaiming and waits until ctx ends for what is under way.
+// Close stops background work and waits for running operations until ctx ends.
 func (s *Store) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -123,17 +120,16 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("store: operations are still under way: %w", ctx.Err())
+		return fmt.Errorf("store: operations are still running: %w", ctx.Err())
 	}
 }
 
-// Exists returns nil when the volume's directory is there, volume.ErrNotFound
-// when it is not.
+// Exists returns volume.ErrNotFound if the volume's directory does not exist.
 func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string) error {
 	if err := volume.CheckSubDir(id.SubDir); err != nil {
 		return err
 	}
-	t := s.anyShare(id.Export, id.SubDir, mountOptions)
+	t := s.target(id.Export, id.SubDir, mountOptions)
 	return s.exports.On(ctx, t, func(_ context.Context, x *session.Session) error {
 		info, err := fsat.LstatBelow(x.Root, id.SubDir)
 		switch {
@@ -148,21 +144,21 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 	})
 }
 
-// thisShare is a directory of the export mounted with these options.
-func thisShare(export volume.Export, subDir string, options []string) session.Target {
+// exactTarget is a directory of the export mounted with exactly these options.
+func exactTarget(export volume.Export, subDir string, options []string) session.Target {
 	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options, Exact: true}
 }
 
-// anyShare is Inventory.Target.
-func (s *Store) anyShare(export volume.Export, subDir string, options []string) session.Target {
+// target is Inventory.Target.
+func (s *Store) target(export volume.Export, subDir string, options []string) session.Target {
 	return s.inventory.Target(export, subDir, options)
 }
 
-// opened notes an export that is worked on.
+// opened adds the export to the inventory and resumes its reclaim.
 func (s *Store) opened(t session.Target) {
 	s.inventory.Opened(t)
 	s.reclaim.Resume(t)
 }
 
-// Backlog of deleted volumes on every export that was scanned for them.
+// Backlog of deleted volumes on each export scanned so far.
 func (s *Store) Backlog() []reclaim.Backlog { return s.reclaim.Backlog() }

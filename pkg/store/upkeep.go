@@ -13,8 +13,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// upkeepEvery is how often the records of an export in use are scanned.
-const upkeepEvery = time.Hour
+// upkeepInterval is how often the records of an export in use are scanned.
+const upkeepInterval = time.Hour
 
 // upkeeps by export.
 type upkeeps struct {
@@ -22,13 +22,13 @@ type upkeeps struct {
 	by map[volume.Export]*upkeep
 }
 
-// upkeep of an export is work that no caller waits for, once an hour at most.
+// upkeep of an export is background work, at most once per upkeepInterval.
 type upkeep struct {
-	begun time.Time
-	after string // the note of a retained directory that was checked last
+	started time.Time
+	after   string // the retained directory whose note was checked last
 }
 
-// begin returns the upkeep of an export when it is due; nil otherwise.
+// begin returns the upkeep of an export, or nil if it is not due.
 func (u *upkeeps) begin(export volume.Export, now time.Time) *upkeep {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -39,21 +39,22 @@ func (u *upkeeps) begin(export volume.Export, now time.Time) *upkeep {
 	if at == nil {
 		at = &upkeep{}
 		u.by[export] = at
-	} else if now.Sub(at.begun) < upkeepEvery {
+	} else if now.Sub(at.started) < upkeepInterval {
 		return nil
 	}
-	at.begun = now
+	at.started = now
 	return at
 }
 
-// interrupted makes the upkeep continue at the next opportunity.
+// interrupted makes the upkeep due again at once.
 func (u *upkeeps) interrupted(at *upkeep) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	at.begun = time.Time{}
+	at.started = time.Time{}
 }
 
-// upkeep of the session's export, if it is due. It stops early when waiting reports true.
+// upkeep runs the upkeep of the session's export if it is due. It stops early when waiting
+// returns true.
 func (s *Store) upkeep(ctx context.Context, x *session.Session, waiting func() bool) {
 	export := x.Key.Export
 	at := s.upkeeps.begin(export, time.Now())
@@ -66,6 +67,6 @@ func (s *Store) upkeep(ctx context.Context, x *session.Session, waiting func() b
 		s.upkeeps.interrupted(at)
 	}
 	if err = errors.Join(err, failed); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Failed to scan the records of an export", logkeys.Export, export.String(), logkeys.RetryIn, upkeepEvery)
+		klog.FromContext(ctx).Error(err, "Failed to scan the records of an export", logkeys.Export, export.String(), logkeys.RetryIn, upkeepInterval)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Created is a volume that exists.
+// Created is an existing volume.
 type Created = volumes.Volume
 
-// SizeRange is what a request asks for, in bytes.
+// SizeRange is a requested capacity, in bytes.
 type SizeRange = volumes.SizeRange
 
 // CreateRequest asks for a volume.
@@ -37,9 +37,8 @@ func (r CreateRequest) volume() volumes.Request {
 	}
 }
 
-// Create makes the volume, or finds it when an earlier call has made it. A directory of
-// the volume's name that no live volume owns is adopted as it is, except for a volume
-// with content.
+// Create creates the volume, or finds it if an earlier call did. An existing directory
+// that no live volume owns is adopted unchanged, except for a volume with a source.
 //
 // Errors: volume.ErrIncompatible when the volume exists with another size or other
 // parameters, volume.ErrOwned, volume.ErrInvalid, those of share.Cache.
@@ -60,7 +59,7 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 		return Created{}, err
 	}
 	export := req.Params.Export
-	made, err := session.Do(ctx, s.exports, thisShare(export, id.SubDir, req.MountOptions), func(ctx context.Context, x *session.Session) (Created, error) {
+	made, err := session.Do(ctx, s.exports, exactTarget(export, id.SubDir, req.MountOptions), func(ctx context.Context, x *session.Session) (Created, error) {
 		return volumes.NewClaim(x, req.volume(), want, s.copies.Busy).Make(ctx)
 	})
 	if err != nil {
@@ -70,8 +69,8 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) 
 	return made, nil
 }
 
-// Delete ends a volume by its policy: its directory goes to the trash, whose removal
-// takes place later, is retained, or is archived. A volume that is gone is no error.
+// Delete deletes a volume by its policy: the directory is moved to the trash and removed in
+// the background, retained, or archived. A volume that is gone is no error.
 //
 // Errors: volume.ErrOwned when the directory holds or lies in another live volume,
 // volume.ErrInUse, those of share.Cache.
@@ -79,7 +78,7 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err := volume.CheckSubDir(id.SubDir); err != nil { // never the export itself
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
-	t := s.anyShare(id.Export, id.SubDir, mountOptions)
+	t := s.target(id.Export, id.SubDir, mountOptions)
 	err := s.copies.EndVolume(ctx, t.Key, id.Name)
 	if err == nil {
 		err = s.exports.On(ctx, t, s.deletion(id).Run)
@@ -96,7 +95,7 @@ func (s *Store) deletion(id volume.ID) *deletion.Deletion {
 	return deletion.New(deletion.Config{Volumes: s.cfg.volumes(), Workers: s.cfg.ReclaimWorkers, Free: s.copies.Free}, id)
 }
 
-// Get finds a volume: by its record, or one of a predecessor by its directory.
+// Get finds a volume by its record, or a predecessor's volume by its directory.
 //
 // Errors: volume.ErrNotFound, those of share.Cache.
 func (s *Store) Get(ctx context.Context, id volume.ID, mountOptions []string) (Created, error) {
@@ -111,7 +110,7 @@ func (s *Store) Get(ctx context.Context, id volume.ID, mountOptions []string) (C
 
 // Expand is volumes.Expand.
 //
-// Errors besides: volume.ErrNotFound, those of share.Cache.
+// Errors in addition: volume.ErrNotFound, those of share.Cache.
 func (s *Store) Expand(ctx context.Context, id volume.ID, size SizeRange, mountOptions []string) (capacity int64, err error) {
 	if _, err = size.Choose(); err == nil && size == (SizeRange{}) {
 		err = fmt.Errorf("%w: no capacity range", volume.ErrInvalid)
@@ -129,7 +128,7 @@ func (s *Store) Expand(ctx context.Context, id volume.ID, size SizeRange, mountO
 
 // Modify is volumes.Modify.
 //
-// Errors besides: volume.ErrNotFound, those of share.Cache.
+// Errors in addition: volume.ErrNotFound, those of share.Cache.
 func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable, mountOptions []string) error {
 	_, err := onVolume(ctx, s, id, mountOptions, func(ctx context.Context, x *session.Session, rec catalog.Record) (struct{}, error) {
 		return struct{}{}, volumes.Modify(ctx, x, id, rec, change)
@@ -140,15 +139,15 @@ func (s *Store) Modify(ctx context.Context, id volume.ID, change volume.Mutable,
 	return nil
 }
 
-// onVolume runs job alone on a volume that exists, with its record, or with an empty one
-// for a volume of a predecessor.
+// onVolume runs job under the lock of an existing volume, with its record; empty for a
+// predecessor's volume.
 func onVolume[T any](ctx context.Context, s *Store, id volume.ID, mountOptions []string,
 	job func(context.Context, *session.Session, catalog.Record) (T, error),
 ) (found T, err error) {
 	if err := volume.CheckSubDir(id.SubDir); err != nil {
 		return found, err
 	}
-	return session.View(ctx, s.exports, s.anyShare(id.Export, id.SubDir, mountOptions), func(ctx context.Context, x *session.Session) (T, error) {
+	return session.View(ctx, s.exports, s.target(id.Export, id.SubDir, mountOptions), func(ctx context.Context, x *session.Session) (T, error) {
 		rec, err := volumes.Find(x, id)
 		if err != nil {
 			var none T

@@ -14,8 +14,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// remountStale makes the next use of the share mount it anew if this one found the
-// mount stale, as after the export was made anew on the server, or what is open on it.
+// remountStale turns ESTALE into volume.ErrStale. It invalidates the mount if the export or
+// an open directory of it was replaced on the server, so that its next user remounts it.
 func (s *Session) remountStale(err error) error {
 	if !errors.Is(err, unix.ESTALE) {
 		return err
@@ -27,8 +27,7 @@ func (s *Session) remountStale(err error) error {
 	return fmt.Errorf("%w: %w", volume.ErrStale, err)
 }
 
-// explain adds to a permission that is missing what the export is like, since
-// the remedy is there.
+// explain adds the export's owner and mode, and the remedy, to a permission error.
 func explain(root *os.Root, err error) error {
 	if !errors.Is(err, fs.ErrPermission) || errors.Is(err, volume.ErrRefused) {
 		return err
@@ -42,6 +41,6 @@ func explain(root *os.Root, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: the export's directory belongs to uid %d, gid %d and has mode %s; export it with no_root_squash, "+
-		"or give it to the user that root_squash or all_squash makes of root (anonuid, anongid): %w",
+		"or change its owner to the user that root_squash or all_squash maps root to (anonuid, anongid): %w",
 		volume.ErrRefused, st.Uid, st.Gid, volume.Mode(st.Mode&0o7777), err)
 }

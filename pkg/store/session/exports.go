@@ -19,28 +19,26 @@ import (
 )
 
 const (
-	// CallsAtATime is how many jobs of calls work on one server. A server that dies
-	// blocks at most that many threads, which cannot be taken back; further callers
-	// fail with volume.ErrUnreachable.
+	// CallsAtATime limits the concurrent jobs of calls per server. A dead server blocks at
+	// most that many threads; further callers fail with volume.ErrUnreachable.
 	CallsAtATime = 64
-	// AskAgain is how often a caller who waits for a job asks whether the server is
-	// still there.
+	// AskAgain is how often a caller waiting for a job checks that the server answers.
 	AskAgain = 3 * time.Second
-	// serverTick is the longest that a Linux server's clock stands still, at 100 Hz.
+	// serverTick is the coarsest resolution of a Linux server's clock, at 100 Hz.
 	serverTick = 10 * time.Millisecond
 )
 
-// Shares is what sessions need of share.Cache.
+// Shares is the part of share.Cache that sessions use.
 type Shares interface {
 	Acquire(ctx context.Context, export volume.Export, options []string) (*share.Handle, error)
 	AcquireAny(ctx context.Context, export volume.Export, fallback []string) (*share.Handle, error)
 	Answers(ctx context.Context, export volume.Export) error
 }
 
-// Target is what a session is opened for.
+// Target of a session: what to lock and how to mount it.
 type Target struct {
 	Key Key
-	// MountOptions of the export. One that is mounted already is used as it is, unless
+	// MountOptions of the export. An existing mount is used whatever its options, unless
 	// Exact is set.
 	MountOptions []string
 	Exact        bool
@@ -49,10 +47,10 @@ type Target struct {
 // Config of Exports.
 type Config struct {
 	Shares Shares
-	// Opened is called whenever a target's export has been mounted or was so already.
+	// Opened is called whenever a target's export was acquired.
 	Opened func(Target)
-	// Step is called before each step that changes an export, by name. An error ends
-	// the job.
+	// Step is called with the name of each step that changes an export, before it. An error
+	// ends the job.
 	Step func(ctx context.Context, name string) error
 }
 
@@ -64,7 +62,7 @@ type Exports struct {
 	jobs  sync.WaitGroup
 }
 
-// New returns Exports. Wait for them after use.
+// New returns Exports. Call Wait after use.
 func New(cfg Config) *Exports {
 	return &Exports{cfg: cfg, calls: keyed.NewLimiter[string](CallsAtATime)}
 }
@@ -75,57 +73,58 @@ func (e *Exports) Go(job func()) { e.jobs.Go(job) }
 // Wait waits for all jobs.
 func (e *Exports) Wait() { e.jobs.Wait() }
 
-// Busy is the number of servers on which calls are at work.
+// Busy is the number of servers with active or waiting jobs.
 func (e *Exports) Busy() int { return e.calls.Len() }
 
-// Do runs job on an open catalog, alone on the target's key. A server that stops
-// answering blocks the job and the lock of this one key; the caller is let go when ctx
-// ends or the server turns out not to answer.
+// Do runs job on an open catalog, holding the lock of the target's key. A server that
+// stops answering blocks the job and this lock, but not the caller, who gets an error when
+// ctx ends or the server is found not to answer.
 //
-// Errors besides those of job: volume.ErrUnreachable, volume.ErrStale, those of
+// Errors in addition to those of job: volume.ErrUnreachable, volume.ErrStale, those of
 // share.Cache and catalog.Open.
 func (e *Exports) Do(ctx context.Context, t Target, job func(context.Context, *Session) error) error {
-	return e.On(ctx, t, opened((*Session).Open, job))
+	return e.On(ctx, t, openedBy((*Session).Open, job))
 }
 
-// View is Do for a job that only reads: it makes no catalog where there is none.
+// View is Do for a job that only reads: it does not create a catalog.
 func (e *Exports) View(ctx context.Context, t Target, job func(context.Context, *Session) error) error {
-	return e.On(ctx, t, opened((*Session).Look, job))
+	return e.On(ctx, t, openedBy((*Session).Look, job))
 }
 
-// Do is Exports.Do for a job that has a result.
+// Do is Exports.Do for a job with a result.
 func Do[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
 	return result(ctx, e.Do, t, job)
 }
 
-// View is Exports.View for a job that has a result.
+// View is Exports.View for a job with a result.
 func View[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
 	return result(ctx, e.View, t, job)
 }
 
-// DoInJob is Exports.DoInJob for a job that has a result.
+// DoInJob is Exports.DoInJob for a job with a result.
 func DoInJob[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
 	return result(ctx, e.DoInJob, t, job)
 }
 
 func result[T any](ctx context.Context, run func(context.Context, Target, func(context.Context, *Session) error) error,
 	t Target, job func(context.Context, *Session) (T, error),
-) (found T, err error) {
+) (value T, err error) {
 	results := make(chan T, 1)
 	err = run(ctx, t, func(ctx context.Context, s *Session) error {
 		v, err := job(ctx, s)
-		if err == nil { // once: only a job that fails is run again
+		if err == nil { // at most once: only failed jobs are retried
 			results <- v
 		}
 		return err
 	})
 	if err != nil {
-		return found, err
+		return value, err
 	}
 	return <-results, nil
 }
 
-func opened(open func(*Session) error, job func(context.Context, *Session) error) func(context.Context, *Session) error {
+// openedBy returns a job that calls open before job.
+func openedBy(open func(*Session) error, job func(context.Context, *Session) error) func(context.Context, *Session) error {
 	return func(ctx context.Context, s *Session) error {
 		if err := open(s); err != nil {
 			return err
@@ -134,10 +133,9 @@ func opened(open func(*Session) error, job func(context.Context, *Session) error
 	}
 }
 
-// On is Do for a job that opens the catalog itself.
+// On is Do for a job that opens the catalog itself, or needs none.
 func (e *Exports) On(ctx context.Context, t Target, job func(context.Context, *Session) error) error {
-	// A caller fails at once, or while it waits, when the key's lock is held by a job
-	// that hangs.
+	// Callers blocked by a hung job fail fast with the reason.
 	if err := e.Answers(ctx, t.Key); err != nil {
 		return err
 	}
@@ -159,15 +157,15 @@ func (e *Exports) On(ctx context.Context, t Target, job func(context.Context, *S
 		defer release()
 		done <- Recover(ctx, func() error { return e.retryStale(ctx, t, job) })
 	})
-	again := time.NewTicker(AskAgain)
-	defer again.Stop()
+	check := time.NewTicker(AskAgain)
+	defer check.Stop()
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-ctx.Done():
-			return fmt.Errorf("%s: the server has not answered yet: %w", t.Key, ctx.Err())
-		case <-again.C:
+			return fmt.Errorf("%s: gave up waiting for the server: %w", t.Key, ctx.Err())
+		case <-check.C:
 			if err := e.Answers(ctx, t.Key); err != nil {
 				return err
 			}
@@ -175,23 +173,23 @@ func (e *Exports) On(ctx context.Context, t Target, job func(context.Context, *S
 	}
 }
 
-// DoInJob is Do for a job that has its own goroutine: it blocks while the server does
-// not answer, and goes on when that comes back.
+// DoInJob is Do for a caller in a goroutine of its own: it blocks until the server answers
+// again.
 func (e *Exports) DoInJob(ctx context.Context, t Target, job func(context.Context, *Session) error) error {
 	unlock, err := e.locks.Acquire(ctx, t.Key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return e.retryStale(ctx, t, opened((*Session).Open, job))
+	return e.retryStale(ctx, t, openedBy((*Session).Open, job))
 }
 
-// Visit is View for work in the background, which takes no lock.
+// Visit is View for background work: without a lock and without a retry.
 func (e *Exports) Visit(ctx context.Context, t Target, job func(context.Context, *Session) error) error {
-	return e.visit(ctx, t, opened((*Session).Look, job))
+	return e.visit(ctx, t, openedBy((*Session).Look, job))
 }
 
-// Hold opens a session that lasts until it is released.
+// Hold opens a session that the caller releases.
 func (e *Exports) Hold(ctx context.Context, t Target) (s *Session, release func(), err error) {
 	h, err := e.acquire(ctx, t)
 	if err != nil {
@@ -200,8 +198,8 @@ func (e *Exports) Hold(ctx context.Context, t Target) (s *Session, release func(
 	return &Session{Key: t.Key, Root: h.Root(), handle: h, exports: e}, h.Release, nil
 }
 
-// Answers returns volume.ErrUnreachable when the key's export, or one of others that
-// the caller needs, is mounted and its server does not answer.
+// Answers returns volume.ErrUnreachable when the key's export or one of others is mounted
+// and its server does not answer.
 func (e *Exports) Answers(ctx context.Context, k Key, others ...volume.Export) error {
 	for _, export := range slices.Concat([]volume.Export{k.Export}, others) {
 		if err := e.cfg.Shares.Answers(ctx, export); errors.Is(err, volume.ErrUnreachable) {
@@ -211,8 +209,7 @@ func (e *Exports) Answers(ctx context.Context, k Key, others ...volume.Export) e
 	return nil
 }
 
-// Recover makes an error of a panic: what is done for a call is done in a goroutine,
-// where the gRPC interceptor does not see it.
+// Recover turns a panic into an error, in goroutines where the gRPC interceptor cannot.
 func Recover(ctx context.Context, do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -223,10 +220,9 @@ func Recover(ctx context.Context, do func() error) (err error) {
 	return do()
 }
 
-// retryStale runs job again when another controller has removed what was open, or the
-// mount is a new one now, as a repeated call would: at once, and where others use the
-// same names after a few ticks of the server's clock, between which an NFSv3 client
-// sees no change.
+// retryStale retries job on ESTALE, when the export was remounted or another controller
+// removed what was open: first at once, then after a few ticks of the server's clock, as an
+// NFSv3 client does not see two changes within one tick.
 func (e *Exports) retryStale(ctx context.Context, t Target, job func(context.Context, *Session) error) error {
 	err := e.visit(ctx, t, job)
 	for _, pause := range [...]time.Duration{0, serverTick, 3 * serverTick} {

@@ -7,7 +7,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 )
 
-// Records are what can be read of a catalog.
+// Records are the read methods of a catalog.
 type Records interface {
 	Read(subDir string) (catalog.Record, error)
 	Below(dir string) ([]string, error)
@@ -17,7 +17,7 @@ type Records interface {
 	ReadGroup(name string) (catalog.Group, error)
 }
 
-// Records are those of the catalog, or none where there is no catalog.
+// Records are those of the catalog; empty without one.
 func (s *Session) Records() Records {
 	if s.Cat == nil {
 		return noRecords{}

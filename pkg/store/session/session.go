@@ -1,6 +1,5 @@
-// Package session opens exports for jobs on them: one job at a time on each volume, a
-// bounded number on each server, never longer than a caller waits, and again when the
-// mount has become stale.
+// Package session opens exports for jobs: one at a time per volume, a bounded number per
+// server, with a timeout for the caller and a retry after ESTALE.
 package session
 
 import (
@@ -16,8 +15,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Key of what a job works on, and of its lock: the same in every call, from whatever
-// the call knows the volume by.
+// Key of a job's subject and lock: the same in all calls for a volume.
 type Key struct {
 	Export volume.Export
 	SubDir string
@@ -25,23 +23,23 @@ type Key struct {
 
 func (k Key) String() string { return k.Export.Source(k.SubDir) }
 
-// Session is an export that is open for one job.
+// Session is an export opened for one job.
 type Session struct {
 	Key Key
 	// Root is the export's directory.
 	Root *os.Root
-	// Cat is the export's catalog; nil in a session that only looks at an export which
-	// has none, as one with static volumes only.
+	// Cat is the export's catalog; nil after Look if the export has none, for example
+	// because its volumes are all static.
 	Cat *catalog.Catalog
 
 	handle  *share.Handle
 	exports *Exports
 }
 
-// Step comes before each step that changes the export. An error is to end the job.
+// Step announces a step that changes the export. The job must end on an error.
 func (s *Session) Step(ctx context.Context, name string) error { return s.exports.cfg.Step(ctx, name) }
 
-// Open opens the catalog, and makes it if there is none. It stays open with the mount.
+// Open opens the catalog, and creates it if needed. It stays open as long as the mount.
 func (s *Session) Open() error {
 	kept, err := s.handle.Keep(func(root *os.Root) (io.Closer, error) { return catalog.Open(root) })
 	if err != nil {
@@ -70,7 +68,7 @@ func (s *Session) Look() error {
 	return s.Open()
 }
 
-// On is the same session for another key.
+// On returns the same session for another key.
 func (s *Session) On(k Key) *Session {
 	other := *s
 	other.Key = k
