@@ -35,7 +35,7 @@ func TestCreateVolume(t *testing.T) {
 	}
 	req.CapacityRange.RequiredBytes = 6
 	_, err := l.CreateVolume(t.Context(), req)
-	mustFail(t, err, codes.AlreadyExists, "has 5 bytes, asked for are at least 6")
+	mustFail(t, err, codes.AlreadyExists, "has 5 bytes, the request needs at least 6")
 }
 
 func TestCreateVolumeRefuses(t *testing.T) {

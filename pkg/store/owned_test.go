@@ -12,9 +12,9 @@ import (
 // volume: the template, both claims, the directory.
 func TestClaimsThatATemplateCannotTellApart(t *testing.T) {
 	for template, says := range map[string]string{
-		"${.PVC.namespace}-${.PVC.name}": `the directory a-b-c is that of volume pvc-1 of the claim a/b-c; ` +
-			`subDir "${.PVC.namespace}-${.PVC.name}" makes the same of the claims a/b-c and a-b/c`,
-		"data": `the directory data is that of volume pvc-1 of the claim a/b-c; subDir "data" makes the same of every claim`,
+		"${.PVC.namespace}-${.PVC.name}": `the directory a-b-c belongs to volume pvc-1 of the claim a/b-c; ` +
+			`subDir "${.PVC.namespace}-${.PVC.name}" is the same directory for the claims a/b-c and a-b/c`,
+		"data": `the directory data belongs to volume pvc-1 of the claim a/b-c; subDir "data" is the same directory for every claim`,
 	} {
 		l := newLab(t)
 		ask := func(name, namespace, claim string) CreateRequest {

@@ -102,7 +102,7 @@ func TestReuseOfAnotherClaim(t *testing.T) {
 	without.Params.Reuse = false
 	for says, ask := range map[string]func() error{
 		`in the cluster "one"`: func() error { _, err := l.inCluster(t, "two").Create(t.Context(), same("pvc-2", "a")); return err },
-		`subDir "${pvc.metadata.name}" makes the same of the claims a/x and b/x`: func() error {
+		`subDir "${pvc.metadata.name}" is the same directory for the claims a/x and b/x`: func() error {
 			_, err := l.Create(t.Context(), same("pvc-2", "b"))
 			return err
 		},

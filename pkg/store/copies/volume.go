@@ -48,7 +48,7 @@ func (c *Copies) CreateVolume(ctx context.Context, req VolumeRequest) (volumes.V
 		})
 	})
 	if err == nil && !req.Size.Contains(made.Capacity) {
-		err = fmt.Errorf("%w: it has %d bytes, asked for are %s", volume.ErrIncompatible, made.Capacity, req.Size)
+		err = fmt.Errorf("%w: the volume has %d bytes, the request needs %s", volume.ErrIncompatible, made.Capacity, req.Size)
 	}
 	if err != nil {
 		return volumes.Volume{}, fmt.Errorf("create volume %s on %s from %s: %w", req.Name, export, req.From, err)

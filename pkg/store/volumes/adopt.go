@@ -41,20 +41,20 @@ func (c *Claim) checkAdoptable(ctx context.Context) error {
 		return nil // it was the same claim's
 	}
 	if c.req.Params.NoAdopt {
-		return fmt.Errorf("%w: %s: the class says %s: \"false\"; move the directory away on the server, or choose another %s",
+		return fmt.Errorf("%w: %s: the class has %s: \"false\"; move the directory away on the server, or choose another %s",
 			volume.ErrNotAdopted, subDir, volume.KeyAdopt, volume.KeySubDir)
 	}
 	for name := range strings.SplitSeq(subDir, "/") {
 		if isArchive(name) {
 			return fmt.Errorf("%w: %s: a directory named %s* is the archive of a deleted volume; "+
-				"rename it on the server if this volume is to have it, or choose another name", volume.ErrNotAdopted, subDir, ArchivePrefix)
+				"rename it on the server to let this volume adopt it, or choose another name", volume.ErrNotAdopted, subDir, ArchivePrefix)
 		}
 	}
 	found, err := findForeign(ctx, c.Root, subDir)
 	if err != nil || found == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s holds %s; move that out of it on the server, or choose another %s",
+	return fmt.Errorf("%w: %s holds %s; move that elsewhere on the server, or choose another %s",
 		volume.ErrNotAdopted, subDir, found, volume.KeySubDir)
 }
 
@@ -123,7 +123,7 @@ func (s *search) below(ctx context.Context, subDir string) (found string, err er
 		}
 		list, err := s.list(queue[n])
 		if err != nil && !isInaccessible(err) {
-			return "", fmt.Errorf("look into %s: %w", path.Join(subDir, queue[n]), err)
+			return "", fmt.Errorf("read directory %s: %w", path.Join(subDir, queue[n]), err)
 		}
 		if i := indexArchive(list); i >= 0 {
 			return path.Join(subDir, queue[n], list[i].Name()) + ", the archive of a deleted volume", nil

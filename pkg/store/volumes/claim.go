@@ -168,7 +168,7 @@ func (c *Claim) revalidate() error {
 	if err == nil && exists {
 		return nil
 	}
-	err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted at the same time", volume.ErrInProgress))
+	err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted concurrently", volume.ErrInProgress))
 	return errors.Join(err, c.TakeBack())
 }
 

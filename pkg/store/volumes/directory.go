@@ -144,8 +144,8 @@ func Own(p fsat.Place, rec catalog.Record) error {
 	}
 	err := p.Parent.Lchown(p.Name, uid, gid)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) {
-		return fmt.Errorf("%w: the server does not let the driver give a directory to %s; "+
-			"export with no_root_squash, or leave uid and gid out of the class: %w", volume.ErrRefused, owner(rec), err)
+		return fmt.Errorf("%w: the server does not let the driver change a directory's owner to %s; "+
+			"export with no_root_squash, or omit uid and gid from the class: %w", volume.ErrRefused, owner(rec), err)
 	}
 	return err
 }

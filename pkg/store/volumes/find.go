@@ -24,7 +24,7 @@ func Find(x *session.Session, id volume.ID) (catalog.Record, error) {
 	if err == nil {
 		owner, err := volume.ParseID(rec.ID)
 		if err == nil && (owner.Name != id.Name || !rec.IsVolume()) {
-			err = fmt.Errorf("%w: its directory is that of %s", volume.ErrNotFound, rec.ID)
+			err = fmt.Errorf("%w: its directory belongs to %s", volume.ErrNotFound, rec.ID)
 		}
 		if err == nil {
 			err = checkExists(x.Root, rec)
@@ -44,7 +44,7 @@ func Find(x *session.Session, id volume.ID) (catalog.Record, error) {
 func checkExists(root *os.Root, rec catalog.Record) error {
 	pending, err := Pending(root, rec)
 	if err == nil && pending {
-		err = fmt.Errorf("%w: %s is still being made", volume.ErrNotFound, rec.SubDir)
+		err = fmt.Errorf("%w: %s is still being created", volume.ErrNotFound, rec.SubDir)
 	}
 	return err
 }

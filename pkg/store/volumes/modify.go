@@ -23,7 +23,7 @@ func Expand(ctx context.Context, x *session.Session, rec catalog.Record, size Si
 	}
 	capacity = max(rec.Capacity, required)
 	if size.Limit > 0 && capacity > size.Limit {
-		return 0, fmt.Errorf("%w: it has %d bytes already, the limit is %d", volume.ErrOutOfRange, capacity, size.Limit)
+		return 0, fmt.Errorf("%w: the volume already has %d bytes, the limit is %d", volume.ErrOutOfRange, capacity, size.Limit)
 	}
 	if rec.Name == "" || capacity == rec.Capacity {
 		return capacity, nil

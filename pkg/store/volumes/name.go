@@ -47,11 +47,11 @@ func reserveName(ctx context.Context, x *session.Session, want catalog.Record) e
 		case err != nil || noted.SubDir == want.SubDir:
 			return err
 		case time.Since(noted.Created).Abs() < noteTTL:
-			return fmt.Errorf("%w: it gets the directory %s, asked for is %s", volume.ErrInProgress, noted.SubDir, want.SubDir)
+			return fmt.Errorf("%w: another call is creating the volume in the directory %s, the request is for %s", volume.ErrInProgress, noted.SubDir, want.SubDir)
 		}
 		return x.Cat.SetDirectoryOf(name, want)
 	}
-	return fmt.Errorf("the note of the name %s keeps disappearing", name)
+	return fmt.Errorf("the reservation of the name %s keeps disappearing", name)
 }
 
 // checkNameFree returns volume.ErrIncompatible if a volume of that name exists in another
@@ -66,7 +66,7 @@ func checkNameFree(cat *catalog.Catalog, name string, want catalog.Record) error
 		other = name
 	}
 	if err == nil && other != want.SubDir {
-		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, want.SubDir)
+		return fmt.Errorf("%w: the volume has the directory %s, the request is for %s", volume.ErrIncompatible, other, want.SubDir)
 	}
 	return fsat.IgnoreNotExist(err)
 }
@@ -89,9 +89,9 @@ func (c *Claim) CheckOnlyOne(ctx context.Context) error {
 	}
 	exists, err := volumeExists(c.Session, other)
 	if err == nil && exists {
-		return fmt.Errorf("%w: it has the directory %s, asked for is %s", volume.ErrIncompatible, other, c.rec.SubDir)
+		return fmt.Errorf("%w: the volume has the directory %s, the request is for %s", volume.ErrIncompatible, other, c.rec.SubDir)
 	}
-	return cmp.Or(err, fmt.Errorf("%w: it gets the directory %s at the same time, asked for is %s", volume.ErrInProgress, other, c.rec.SubDir))
+	return cmp.Or(err, fmt.Errorf("%w: another call is creating the volume in the directory %s, the request is for %s", volume.ErrInProgress, other, c.rec.SubDir))
 }
 
 // volumeExists reports whether the volume of subDir exists, not only its record.

@@ -19,16 +19,16 @@ func ownedError(have, want catalog.Record) error {
 	if have.ClusterID != "" && have.ClusterID != want.ClusterID {
 		of += fmt.Sprintf(" in the cluster %q", have.ClusterID)
 	}
-	return fmt.Errorf("%w: the directory %s is that of %s%s", volume.ErrOwned, have.SubDir, of, ownedHint(have, want))
+	return fmt.Errorf("%w: the directory %s belongs to %s%s", volume.ErrOwned, have.SubDir, of, ownedHint(have, want))
 }
 
 // ownedSharedError is ownedError if only one of the two shares the directory.
 func ownedSharedError(have, want catalog.Record) error {
 	if want.Shared != "" {
-		return fmt.Errorf("%w: the directory %s is that of volume %s, and the class has shared: \"true\": choose another subDir, or delete that volume",
+		return fmt.Errorf("%w: the directory %s belongs to volume %s, but the class has shared: \"true\"; choose another subDir, or delete that volume",
 			volume.ErrOwned, have.SubDir, have.Name)
 	}
-	return fmt.Errorf("%w: the directory %s is shared by all claims of classes with shared: \"true\" that name it; choose another subDir",
+	return fmt.Errorf("%w: the directory %s is shared by classes with shared: \"true\"; choose another subDir",
 		volume.ErrOwned, have.SubDir)
 }
 
@@ -42,21 +42,21 @@ func ownedHint(have, want catalog.Record) string {
 	case have.Parameters[volume.KeySubDir] != template:
 		return ""
 	case strings.Contains(template, "${"):
-		return fmt.Sprintf("; subDir %q makes the same of the claims %s and %s, ${pvc.metadata.namespace}/${pvc.metadata.name} would not",
+		return fmt.Sprintf("; subDir %q is the same directory for the claims %s and %s; ${pvc.metadata.namespace}/${pvc.metadata.name} is unique",
 			template, have.Claim(), want.Claim())
 	}
-	return fmt.Sprintf("; subDir %q makes the same of every claim", template)
+	return fmt.Sprintf("; subDir %q is the same directory for every claim", template)
 }
 
 // releaseHint says how a recreated claim gets its previous directory.
 func releaseHint(have, want catalog.Record) string {
 	record := path.Join(volume.MetaDir, catalog.RecordPath(have.SubDir))
-	byHand := fmt.Sprintf("if nothing uses that volume any more, removing %s on the share releases the directory", record)
+	byHand := fmt.Sprintf("if nothing uses that volume any more, remove %s on the share to release the directory", record)
 	if have.SameClaim(want) {
-		return "; a class with reuse: claim gives it to the same claim again; or, " + byHand
+		return "; a class with reuse: claim hands it over to the recreated claim; or, " + byHand
 	}
 	if have.ClusterID == "" {
-		return "; it was made without --cluster-id, so that reuse: claim cannot tell whether it is the same claim; " + byHand
+		return "; the volume was created without --cluster-id, so reuse: claim cannot identify its claim; " + byHand
 	}
 	return ""
 }

@@ -21,11 +21,11 @@ func SameRequest(have, want catalog.Record, size SizeRange) error {
 	case have.Name != want.Name:
 		return ownedError(have, want)
 	case !maps.Equal(have.Parameters, want.Parameters):
-		return fmt.Errorf("%w: it has the parameters %v, asked for are %v", volume.ErrIncompatible, have.Parameters, want.Parameters)
+		return fmt.Errorf("%w: the volume has the parameters %v, the request %v", volume.ErrIncompatible, have.Parameters, want.Parameters)
 	case have.Source != want.Source:
-		return fmt.Errorf("%w: it was made from %q, asked for is %q", volume.ErrIncompatible, have.Source, want.Source)
+		return fmt.Errorf("%w: the volume has the source %q, the request %q", volume.ErrIncompatible, have.Source, want.Source)
 	case !size.Contains(have.Capacity):
-		return fmt.Errorf("%w: it has %d bytes, asked for are %s", volume.ErrIncompatible, have.Capacity, size)
+		return fmt.Errorf("%w: the volume has %d bytes, the request needs %s", volume.ErrIncompatible, have.Capacity, size)
 	}
 	return nil
 }

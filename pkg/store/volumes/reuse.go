@@ -22,10 +22,10 @@ import (
 func (c Config) checkReuse(want catalog.Record) error {
 	switch {
 	case c.ClusterID == "":
-		return fmt.Errorf("%w: %s: claim, unless nfsplugin is told with --cluster-id which cluster this is: "+
-			"others may have the same claim on the same export", volume.ErrUnsupported, volume.KeyReuse)
+		return fmt.Errorf("%w: %s: claim requires nfsplugin to run with --cluster-id: "+
+			"another cluster may have the same claim on the same export", volume.ErrUnsupported, volume.KeyReuse)
 	case want.Claim() == "":
-		return fmt.Errorf("%w: %s: claim, and the request does not name the claim; csi-provisioner does when it runs with --extra-create-metadata",
+		return fmt.Errorf("%w: %s: claim, but the request does not name the claim; run csi-provisioner with --extra-create-metadata",
 			volume.ErrInvalid, volume.KeyReuse)
 	}
 	return nil
@@ -72,7 +72,7 @@ func (c *Claim) handOver(ctx context.Context, held *catalog.Held) error {
 	}
 	exists, _, err := fsat.Directory(c.Root, previous.SubDir)
 	if err == nil && !exists {
-		err = fmt.Errorf("%w: the directory of volume %s, which the claim had before, is not there; it may be being deleted", volume.ErrInProgress, previous.Name)
+		err = fmt.Errorf("%w: the directory of %s, the claim's previous volume, does not exist; the volume may be being deleted", volume.ErrInProgress, previous.Name)
 	}
 	if err == nil {
 		err = c.busy(session.Key{Export: c.req.Params.Export, SubDir: previous.SubDir})
@@ -112,11 +112,11 @@ func (c *Claim) checkReuseNote() error {
 	case err != nil:
 		return err
 	case next.Name == c.want.Name: // noted since this call looked; the record must have ReusedFrom
-		return fmt.Errorf("%w: another controller gives the directory %s to the volume", volume.ErrInProgress, next.SubDir)
+		return fmt.Errorf("%w: another controller is handing the directory %s over to the volume", volume.ErrInProgress, next.SubDir)
 	case (!c.want.Adopted || next.SameClaim(c.want)) && time.Since(next.Created).Abs() > noteTTL:
 		return c.Cat.ForgetReuse(next) // of a directory that is gone, or of the claim's previous volume
 	case next.SameClaim(c.want):
-		return fmt.Errorf("%w: the directory %s becomes that of volume %s of the claim", volume.ErrInProgress, next.SubDir, next.Name)
+		return fmt.Errorf("%w: the directory %s is being handed over to volume %s of the claim", volume.ErrInProgress, next.SubDir, next.Name)
 	}
 	return reservedError(next, c.want)
 }

@@ -23,7 +23,7 @@ const sharedName = "shared directory"
 func checkSharedRequest(req Request) error {
 	switch {
 	case req.Source != "":
-		return fmt.Errorf("%w: a data source: the class has shared: \"true\", and the content of a shared directory is no volume's to choose", volume.ErrInvalid)
+		return fmt.Errorf("%w: a data source: the class has shared: \"true\", and a volume cannot set the content of a shared directory", volume.ErrInvalid)
 	case req.Mutable != volume.Mutable{}:
 		return sharedAttributesError()
 	}
@@ -31,7 +31,7 @@ func checkSharedRequest(req Request) error {
 }
 
 func sharedAttributesError() error {
-	return fmt.Errorf("%w: onDelete and mountPermissions of a volume whose class has shared: \"true\": its directory is not the volume's own", volume.ErrInvalid)
+	return fmt.Errorf("%w: onDelete and mountPermissions do not apply to a volume of a class with shared: \"true\": the directory is not the volume's own", volume.ErrInvalid)
 }
 
 // SharedPath returns the path of the record of a volume that shares its directory.
@@ -67,7 +67,7 @@ func sharedDirectory(of catalog.Record, id volume.ID) catalog.Record {
 func sharedRecord(cat session.Records, id volume.ID) (catalog.Record, error) {
 	rec, err := cat.Read(SharedPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %s is a shared directory, of which there is no volume %s", volume.ErrNotFound, id.SubDir, id.Name)
+		err = fmt.Errorf("%w: the shared directory %s has no volume %s", volume.ErrNotFound, id.SubDir, id.Name)
 	}
 	return rec, err
 }

@@ -22,10 +22,10 @@ func (r SizeRange) String() string {
 // Choose returns the capacity of a new volume: the required size.
 func (r SizeRange) Choose() (int64, error) {
 	if r.Required < 0 || r.Limit < 0 {
-		return 0, fmt.Errorf("%w: a negative size", volume.ErrInvalid)
+		return 0, fmt.Errorf("%w: negative size", volume.ErrInvalid)
 	}
 	if r.Limit > 0 && r.Required > r.Limit {
-		return 0, fmt.Errorf("%w: %d bytes are required and %d are the limit", volume.ErrOutOfRange, r.Required, r.Limit)
+		return 0, fmt.Errorf("%w: the required %d bytes exceed the limit of %d", volume.ErrOutOfRange, r.Required, r.Limit)
 	}
 	return r.Required, nil
 }
