@@ -161,9 +161,9 @@ func TestHungJobLetsCallersGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		hung := make(chan struct{})
-		var revive func()
+		revive := make(chan func(), 1)
 		err := l.Do(t.Context(), l.target, func(context.Context, *session.Session) error {
-			revive = l.fake.Hang(l.target.Key.Export.Server)
+			revive <- l.fake.Hang(l.target.Key.Export.Server)
 			<-hung
 			return nil
 		})
@@ -174,7 +174,7 @@ func TestHungJobLetsCallersGo(t *testing.T) {
 		if err := l.Do(t.Context(), l.target, noop); !errors.Is(err, volume.ErrUnreachable) || time.Since(began) >= session.AskAgain {
 			t.Errorf("the next caller got %v after %s, want ErrUnreachable at once", err, time.Since(began))
 		}
-		revive()
+		(<-revive)()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := l.Do(ctx, l.target, noop); !errors.Is(err, context.DeadlineExceeded) {
