@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Keys of StorageClass parameters and volumeAttributes, compared without case.
+// Keys of StorageClass parameters and volumeAttributes, compared without case. One that
+// makes another volume of the same name is part of Params.Shape as well.
 const (
 	KeyServer           = "server"
 	KeyShare            = "share"
