@@ -161,7 +161,7 @@ func (w *world) dieAfterSave() (volume *corev1.PersistentVolume) {
 	w.forbidJournal()
 	open()
 	volume = w.awaitBound("data")
-	w.eventually("the note cannot be taken back", func() error { return logged(first, "Working without a journal") })
+	w.eventually("the note cannot be taken back", func() error { return logged(first, "Not permitted to write the journal") })
 	if err := first.Kill(); err != nil {
 		w.Fatal(err)
 	}
