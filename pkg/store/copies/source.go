@@ -36,7 +36,7 @@ type content struct {
 // content.copyTo detects when another one did.
 func (c *Copies) openSource(ctx context.Context, src *Source, target *session.Session) (*content, error) {
 	release := c.Use(src.key())
-	x, closing := target, release
+	x, closing := target.On(target.Key), release // a session of its own: clock opens it again
 	if src.export() != target.Key.Export {
 		held, letGo, err := c.cfg.Exports.Hold(ctx, c.cfg.Target(src.export(), "", nil))
 		if err != nil {
