@@ -88,7 +88,7 @@ func (c *Copies) createVolume(ctx context.Context, x *session.Session, req Volum
 	if err := claim.Take(ctx); err != nil {
 		return volumes.Volume{}, err
 	}
-	v := &volumeCopy{copies: c, from: from, want: claim.Record()}
+	v := &volumeCopy{copies: c, from: from, claim: claim, want: claim.Record()}
 	if err = claim.CheckOnlyOne(ctx); err == nil {
 		v.staging, err = newStaging(ctx, x, catalog.SnapshotData)
 	}
@@ -141,7 +141,8 @@ type volumeCopy struct {
 	*staging
 	copies *Copies
 	from   *content
-	want   catalog.Record
+	claim  *volumes.Claim
+	want   catalog.Record // that the claim has taken
 }
 
 func (v *volumeCopy) make(ctx context.Context, t copyjob.Task) error {
@@ -187,9 +188,8 @@ func (v *volumeCopy) fillAndPlace(ctx context.Context, t copyjob.Task) (catalog.
 		return catalog.Record{}, err
 	}
 	// Another controller whose copy failed may have removed the record just now.
-	claim := volumes.NewClaim(v.Session, volumes.Request{}, v.want, v.copies.Busy)
-	err := claim.Take(ctx)
-	return claim.Record(), err
+	err := v.claim.Retake(ctx)
+	return v.claim.Record(), err
 }
 
 // fillVolume copies the content and sets the owner and mode of the class on its

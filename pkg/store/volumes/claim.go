@@ -176,11 +176,16 @@ func (c *Claim) revalidate() error {
 // created the record may have failed and rolled it back meanwhile. A delete has removed
 // the directory before the record; then the record must not come back either.
 func (c *Claim) restoreRecord(ctx context.Context) error {
-	c.want = c.rec
-	if err := c.Take(ctx); err != nil || !c.isNew {
+	if err := c.Retake(ctx); err != nil || !c.isNew {
 		return err
 	}
 	return c.revalidate()
+}
+
+// Retake creates the record again if another call has rolled it back meanwhile.
+func (c *Claim) Retake(ctx context.Context) error {
+	c.want = c.rec
+	return c.Take(ctx)
 }
 
 // yieldName rolls back a claim whose name has another directory. A record of an earlier
