@@ -125,3 +125,12 @@ func TestModifyFollowsNoSymlink(t *testing.T) {
 		t.Errorf("that of another volume became %s", mode)
 	}
 }
+
+// The free space of an export has nothing to do with what is in its catalog.
+func TestCapacityWithoutACatalog(t *testing.T) {
+	l := newLab(t)
+	l.put(t, ".nfs-csi") // a file
+	if free, err := l.Capacity(t.Context(), l.export, nil); err != nil || free <= 0 {
+		t.Errorf("%d bytes, %v", free, err)
+	}
+}

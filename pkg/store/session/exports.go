@@ -101,6 +101,11 @@ func View[T any](ctx context.Context, e *Exports, t Target, job func(context.Con
 	return result(ctx, e.View, t, job)
 }
 
+// On is Exports.On for a job with a result.
+func On[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
+	return result(ctx, e.On, t, job)
+}
+
 // DoInJob is Exports.DoInJob for a job with a result.
 func DoInJob[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
 	return result(ctx, e.DoInJob, t, job)
