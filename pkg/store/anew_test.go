@@ -15,7 +15,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// stale has the next job that comes to this step begin anew.
+// stale makes the next job fail with ESTALE at this step, so that it is run again.
 func (l *lab) stale(at string) { l.failing(at, unix.ESTALE, func(context.Context) {}) }
 
 // What was copied before a copy began anew is not in it: a snapshot whose record
@@ -39,7 +39,7 @@ func TestCopiesBegunAnewAreWhole(t *testing.T) {
 	l.mustHaveNoTemp(t)
 }
 
-// A listing that begins anew is one listing, and gives back what it holds.
+// A listing that is run again returns one result and releases what it holds.
 func TestListingBegunAnew(t *testing.T) {
 	l := newLab(t)
 	l.create(t, "pvc-1")
@@ -88,7 +88,7 @@ func TestBrokenSnapshotRecordHidesNoOthers(t *testing.T) {
 	}
 }
 
-// A panic ends the call that it is of, and neither the process nor what others hold.
+// A panic fails its call, but neither the process nor other calls.
 func TestPanicsEndOneCall(t *testing.T) {
 	l := newLab(t)
 	l.held("write record", func(context.Context) { panic("write record") })

@@ -14,8 +14,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// However many calls come in before a server is found to be dead, it holds up a
-// bounded number of threads; who waits is told, and another server is as it was.
+// However many calls arrive before a server is found to be dead, it blocks a bounded
+// number of threads. Waiting calls fail with the reason; other servers are not affected.
 func TestDeadServerHoldsUpABoundedNumberOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)

@@ -52,8 +52,8 @@ func TestServerDiesUnderAJob(t *testing.T) {
 	})
 }
 
-// A copy hangs with the server of its source as with its own. Who waits for it, who
-// makes it again and who deletes it is told which one does not answer.
+// A copy hangs with the server of its source as with its own. Waiting, repeated and
+// deleting calls name the server that does not answer.
 func TestServerDiesUnderACopy(t *testing.T) {
 	for _, dead := range []string{"source.test", "nfs.test"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -120,8 +120,8 @@ func (l *lab) mustHaveMet(t *testing.T) {
 	})
 }
 
-// A delete that begins anew, as where its mount was stale, is of the volume that it
-// was of at first, also where a later one has the same ID.
+// A delete that is run again, for example after a stale mount, still deletes the volume it
+// found first, and not a later one with the same ID.
 func TestDeleteBegunAnewSparesALaterVolume(t *testing.T) {
 	l := newLab(t)
 	id, other := l.create(t, "pvc-1"), l.start(t)

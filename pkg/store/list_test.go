@@ -179,7 +179,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// One server gone: its volumes are told from memory, the others' as ever.
+// The health of volumes on a lost server is reported from memory, that of others as usual.
 func TestHealthOfALostServer(t *testing.T) {
 	l := newLab(t)
 	l.create(t, "good")

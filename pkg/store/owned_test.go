@@ -8,8 +8,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Of two claims that a template cannot tell apart the second hears why it gets no
-// volume: the template, both claims, the directory.
+// If a template gives two claims one directory, the error for the second names the
+// template, both claims and the directory.
 func TestClaimsThatATemplateCannotTellApart(t *testing.T) {
 	for template, says := range map[string]string{
 		"${.PVC.namespace}-${.PVC.name}": `the directory a-b-c belongs to volume pvc-1 of the claim a/b-c; ` +

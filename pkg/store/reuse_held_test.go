@@ -39,7 +39,7 @@ func TestKilledReuseIsCompleted(t *testing.T) {
 		if _, err := l.Create(t.Context(), stranger); !errors.Is(err, volume.ErrOwned) {
 			t.Errorf("after step %d another claim: %v, want ErrOwned", n, err)
 		}
-		if n > 2 { // the old volume is none any more
+		if n > 2 { // the old volume no longer exists
 			l.never(t, "take directory away")
 			l.delete(t, first)
 		}

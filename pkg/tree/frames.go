@@ -113,16 +113,6 @@ func (s *frames) block(at, size int64) ([]byte, error) {
 	return b, err
 }
 
-// truncate drops the frames that were pushed last, until depth are left.
-func (s *frames) truncate(depth int) error {
-	for s.depth > depth {
-		if _, err := s.pop(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // each calls do with every frame, oldest first, as long as it returns true.
 func (s *frames) each(do func(*frame) (bool, error)) error {
 	at := int64(0)

@@ -59,7 +59,7 @@ func parse(args []string) (options, error) {
 	}
 	for _, name := range o.only {
 		if !slices.Contains(groupNames(), name) {
-			return o, fmt.Errorf("--only %q: known are %s", name, strings.Join(groupNames(), ", "))
+			return o, fmt.Errorf("--only %q: must be of %s", name, strings.Join(groupNames(), ", "))
 		}
 	}
 	o.server = os.Getenv("LAB_NFS_SERVER")

@@ -17,8 +17,8 @@ func inlineShare() string { return filepath.Join(os.Getenv("LAB_EXPORT_XFS"), "s
 
 func inlineServers() string { return os.Getenv("LAB_NFS_SERVER") + ":" + inlineShare() }
 
-// TestInlineVolumes: a pod gets the directory it names where an administrator
-// allows it, which stays when the pod goes, and hears why not elsewhere.
+// TestInlineVolumes checks that a pod gets the directory it names if an administrator
+// allows it, that the directory outlives the pod, and that others get an error.
 func TestInlineVolumes(t *testing.T) {
 	e := newEnv(t)
 	dir := filepath.Join(inlineShare(), e.namespace)

@@ -59,7 +59,7 @@ func TestFailuresDoNotFlood(t *testing.T) {
 	w.awaitBound("data")
 }
 
-// Only where it is asked for are requests held back.
+// Requests are rate limited only if the flags say so.
 func TestRateLimit(t *testing.T) {
 	w := newWorld(t)
 	const claims, qps, writes = 10, 20, 1

@@ -148,8 +148,8 @@ func TestOneSecretForAll(t *testing.T) {
 	}
 }
 
-// The claim is told once what is missing, however often it is tried, and bound when
-// it is there.
+// A missing secret is one event, however often the claim is retried; the claim is bound
+// once the secret exists.
 func TestMissingSecret(t *testing.T) {
 	w := newWorld(t, secretPair("provisioner-secret", "${pvc.annotations['example.com/secret']}", "${pvc.namespace}"))
 	w.allowSecrets(w.name)

@@ -34,8 +34,8 @@ func compose(t *testing.T, components ...string) (dir string) {
 	return dir
 }
 
-// Where pods may have inline volumes, kubelet is told to leave the owners and modes of
-// their files alone, under whatever name and in whatever order the driver is installed.
+// Where pods may have inline volumes, kubelet must not change the owners and modes of
+// their files, under whatever name and in whatever order the driver is installed.
 func TestInlineVolumesKeepTheirOwners(t *testing.T) {
 	const nfs, other = "nfs.csi.internal", "nfs.csi.k8s.io"
 	for _, tt := range []struct {

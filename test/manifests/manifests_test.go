@@ -137,7 +137,7 @@ func TestControllerNeedsNothingOfTheHost(t *testing.T) {
 }
 
 // TestControllerSharesItsSocket checks that both containers see the socket at the path
-// that each is told.
+// in their flags.
 func TestControllerSharesItsSocket(t *testing.T) {
 	pod := decode[appsv1.Deployment](t, "Deployment", "nfs-csi-controller").Spec.Template.Spec
 	for name, arg := range map[string]string{
@@ -180,8 +180,8 @@ func checkNode(t *testing.T, pod corev1.PodSpec) {
 	if diff := cmp.Diff(map[string]bool{"/var/lib/kubelet/pods": true}, propagated); diff != "" {
 		t.Errorf("mounts that reach the host differ (-want +got):\n%s", diff)
 	}
-	// kubelet is told a path on the host for the socket that the plugin makes
-	// at a path in its container.
+	// kubelet gets the host path of the socket that the plugin creates at a path in its
+	// container.
 	const registered = "--kubelet-registration-path="
 	i := slices.IndexFunc(plugin.Args, func(a string) bool { return strings.HasPrefix(a, registered) })
 	if i < 0 {

@@ -186,7 +186,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// The export is made anew, on another file system, so that every handle of it is stale.
+// The export is replaced by another file system, so that every handle of it is stale.
 func TestStaleShareAndMount(t *testing.T) {
 	for i, version := range []string{"vers=4.2", "vers=3"} {
 		t.Run(version, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (s Subject) namespaceToken(token string) (string, error) {
 	case "pvc.namespace":
 		return s.ClaimNamespace, nil
 	default:
-		return "", fmt.Errorf("%w ${%s}, known are ${pv.name} and ${pvc.namespace}", errUnknownToken, token)
+		return "", fmt.Errorf("%w ${%s}, must be one of ${pv.name} and ${pvc.namespace}", errUnknownToken, token)
 	}
 }
 
@@ -115,5 +115,5 @@ func (s Subject) nameToken(token string) (string, error) {
 	if value, err := s.namespaceToken(token); err == nil {
 		return value, nil
 	}
-	return "", fmt.Errorf("%w ${%s}, known are ${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']}", errUnknownToken, token)
+	return "", fmt.Errorf("%w ${%s}, must be one of ${pv.name}, ${pvc.namespace}, ${pvc.name} and ${pvc.annotations['KEY']}", errUnknownToken, token)
 }

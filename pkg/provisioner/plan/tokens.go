@@ -69,7 +69,7 @@ func (s Subject) parameterValue(token string) (string, error) {
 	}
 	value, err := s.nameToken(token)
 	if errors.Is(err, errUnknownToken) {
-		return "", fmt.Errorf("%w ${%s}, known are ${pv.name}, ${pvc.namespace}, ${pvc.name}, ${pvc.labels['KEY']} and ${pvc.annotations['KEY']}",
+		return "", fmt.Errorf("%w ${%s}, must be one of ${pv.name}, ${pvc.namespace}, ${pvc.name}, ${pvc.labels['KEY']} and ${pvc.annotations['KEY']}",
 			errUnknownToken, token)
 	}
 	return value, err

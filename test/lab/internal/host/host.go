@@ -71,8 +71,8 @@ func Run(ctx context.Context, o Options) (int, error) {
 	return code, err
 }
 
-// scratch makes the directory that the guest may write to. The cleanup keeps
-// the logs when it is told that the run failed.
+// scratch creates the directory that the guest may write to. Its cleanup keeps the logs
+// of a failed run.
 func (o Options) scratch() (dir string, cleanup func(failed bool), err error) {
 	dir = o.Scratch
 	if dir == "" {

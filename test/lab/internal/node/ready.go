@@ -23,7 +23,7 @@ func usable(ctx context.Context, api *http.Client) error {
 	return errors.Join(nodeReady(ctx, api), get(ctx, api, "/api/v1/namespaces/default/serviceaccounts/default", nil))
 }
 
-// poll asks until it is told nil, and gives up when ctx ends or a component has.
+// poll repeats ask until it returns nil, ctx ends or a component has ended.
 func (n *Node) poll(ctx context.Context, what string, ask func(context.Context) error) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
