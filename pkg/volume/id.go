@@ -37,6 +37,12 @@ type ID struct {
 
 const idSeparator = "#"
 
+// SameVolume compares IDs without their policies, which do not identify a volume.
+func (id ID) SameVolume(other ID) bool {
+	id.OnDelete, other.OnDelete = "", ""
+	return id == other
+}
+
 // String writes the ID as csi-driver-nfs does, server#share#subDir#name#onDelete
 // with slashes trimmed and the name only if it differs from subDir, so that either
 // driver can serve it. onDelete is always written: a later change of the default must

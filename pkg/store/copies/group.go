@@ -57,7 +57,7 @@ func inOrder(sources []Handle) ([]Handle, error) {
 	}
 	sources = slices.SortedFunc(slices.Values(sources), func(a, b Handle) int { return strings.Compare(a.source(), b.source()) })
 	for i, h := range sources[1:] {
-		if sameVolume(h.ID, sources[i].ID) {
+		if h.SameVolume(sources[i].ID) {
 			return nil, fmt.Errorf("%w: source volume %s is given more than once", volume.ErrInvalid, h.Text)
 		}
 	}

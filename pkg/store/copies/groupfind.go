@@ -30,7 +30,7 @@ func sameGroup(cat *catalog.Catalog, id volume.GroupID, sources []Handle) (Group
 		}
 		have = append(have, Handle{source, m.SourceID})
 	}
-	if !slices.EqualFunc(have, sources, func(a, b Handle) bool { return sameVolume(a.ID, b.ID) }) {
+	if !slices.EqualFunc(have, sources, func(a, b Handle) bool { return a.SameVolume(b.ID) }) {
 		return Group{}, fmt.Errorf("%w: there is a group of that name, of %s", volume.ErrSnapshotDiffers, sourcesOf(have))
 	}
 	return groupOf(cat, rec)

@@ -98,12 +98,6 @@ func SnapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	return Snapshot{ID: id, SourceID: rec.SourceID, Capacity: rec.Capacity, Bytes: rec.Bytes, Entries: rec.Entries, Created: rec.Created}, nil
 }
 
-// sameVolume compares IDs without their policies, which do not identify a volume.
-func sameVolume(a, b volume.ID) bool {
-	a.OnDelete, b.OnDelete = "", ""
-	return a == b
-}
-
 // GroupRequest asks for a group snapshot.
 type GroupRequest struct {
 	Name    string

@@ -85,7 +85,7 @@ func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) 
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("record of snapshot %s: %w", id.Name, err)
 	}
-	if !sameVolume(have, source) {
+	if !have.SameVolume(source) {
 		return Snapshot{}, fmt.Errorf("%w: there is one of that name, of %s", volume.ErrSnapshotDiffers, rec.SourceID)
 	}
 	return SnapshotOf(rec)

@@ -104,9 +104,7 @@ func snapshotsIn(ctx context.Context, records session.Records, after string, q S
 	return list, nil
 }
 
-// isOf ignores what a volume's ID says about its deletion, which does not identify it.
 func isOf(rec catalog.Snapshot, source volume.ID) bool {
 	id, err := volume.ParseID(rec.SourceID)
-	id.OnDelete = source.OnDelete
-	return err == nil && id == source
+	return err == nil && id.SameVolume(source)
 }
