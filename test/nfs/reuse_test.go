@@ -3,11 +3,13 @@ package nfs
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -23,12 +25,7 @@ func TestReuseByManyControllers(t *testing.T) {
 				return storeWith(t, func(c *store.Config) { c.ClusterID = cluster }, options...)
 			}
 			ours, theirs := []*store.Store{in("one"), in("one"), in("one")}, in("two")
-			ask := func(n int) store.CreateRequest {
-				return store.CreateRequest{Name: fmt.Sprint("pvc-", n), MountOptions: options, Params: volume.Params{
-					Export: e, SubDir: "${pvc.metadata.namespace}/${pvc.metadata.name}", Reuse: true,
-					Metadata: map[string]string{volume.KeyPVCNamespace: "team", volume.KeyPVCName: "db"},
-				}}
-			}
+			ask := func(n int) store.CreateRequest { return reuseRequest(e, fmt.Sprint("pvc-", n), options) }
 			first, err := ours[0].Create(t.Context(), ask(0))
 			if err != nil {
 				t.Fatal(err)
@@ -75,4 +72,45 @@ func TestReuseByManyControllers(t *testing.T) {
 			mustContain(t, dir)
 		})
 	}
+}
+
+// A controller deletes a volume whose directory another one handed over. The kernel of
+// the first still knows an older note of the directory, and the server still has it.
+func TestReuseNoteReplacedByAnotherController(t *testing.T) {
+	for version, disk := range clientVersions() {
+		t.Run(version, func(t *testing.T) {
+			e, dir := export(t, disk, "rw,no_root_squash", 0o777)
+			options := []string{version, "nosharecache"}
+			controller := func() *store.Store {
+				return storeWith(t, func(c *store.Config) { c.ClusterID = "one" }, options...)
+			}
+			a, b := controller(), controller()
+			create := func(s *store.Store, name string) volume.ID {
+				v, err := s.Create(t.Context(), reuseRequest(e, name, options))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return v.ID
+			}
+			create(a, "pvc-0")
+			create(b, "pvc-1")
+			note, err := os.Open(filepath.Join(dir, volume.MetaDir, catalog.ReusePath("team/db")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer note.Close()
+			last := create(a, "pvc-2")
+			if err := b.Delete(t.Context(), last, nil); err != nil {
+				t.Fatal(err)
+			}
+			mustContain(t, dir)
+		})
+	}
+}
+
+func reuseRequest(e volume.Export, name string, options []string) store.CreateRequest {
+	return store.CreateRequest{Name: name, MountOptions: options, Params: volume.Params{
+		Export: e, SubDir: "${pvc.metadata.namespace}/${pvc.metadata.name}", Reuse: true,
+		Metadata: map[string]string{volume.KeyPVCNamespace: "team", volume.KeyPVCName: "db"},
+	}}
 }
