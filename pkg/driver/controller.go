@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/klog/v2"
@@ -18,7 +15,7 @@ import (
 
 type controller struct {
 	csi.UnimplementedControllerServer
-	volumes Volumes
+	volumes *store.Store
 }
 
 func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
@@ -102,11 +99,30 @@ func createRequest(req *csi.CreateVolumeRequest) (store.CreateRequest, error) {
 	}, nil
 }
 
-func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, toStatus(errNoVolumeID)
+// contentSource parses the source of a new volume; nil for none. An ID of another form
+// names a source that does not exist.
+func contentSource(src *csi.VolumeContentSource) (*store.Source, error) {
+	switch {
+	case src == nil:
+		return nil, nil //nolint:nilnil // no source is no error
+	case src.GetVolume() != nil:
+		id, err := volume.ParseID(src.GetVolume().GetVolumeId())
+		if err != nil {
+			return nil, fmt.Errorf("content source: %w", err)
+		}
+		return &store.Source{Volume: &id}, nil
+	case src.GetSnapshot() != nil:
+		id, err := volume.ParseSnapshotID(src.GetSnapshot().GetSnapshotId())
+		if err != nil {
+			return nil, fmt.Errorf("content source: %w", err)
+		}
+		return &store.Source{Snapshot: &id}, nil
 	}
-	id, err := volume.ParseID(req.GetVolumeId())
+	return nil, fmt.Errorf("%w: content source of an unknown kind", volume.ErrInvalid)
+}
+
+func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	id, err := parseID("volume", req.GetVolumeId(), volume.ParseID)
 	if errors.Is(err, volume.ErrForeignID) {
 		// CSI spec, DeleteVolume: no such volume is success. It is logged because the
 		// caller believes that this driver made it.
@@ -123,13 +139,10 @@ func (c *controller) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequ
 }
 
 func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
-	if req.GetVolumeId() == "" {
-		return nil, toStatus(errNoVolumeID)
-	}
 	if len(req.GetVolumeCapabilities()) == 0 {
 		return nil, toStatus(fmt.Errorf("%w: no volume capabilities", volume.ErrInvalid))
 	}
-	id, err := volume.ParseID(req.GetVolumeId())
+	id, err := parseID("volume", req.GetVolumeId(), volume.ParseID)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -174,15 +187,4 @@ func validates(id volume.ID, req *csi.ValidateVolumeCapabilitiesRequest) error {
 			volume.ErrIncompatible, id.Export.Source(id.SubDir), a.Export.Source(a.SubDir))
 	}
 	return err
-}
-
-// secretOptions are mount options for calls without a capability, under the same key as
-// in csi-driver-nfs, which ignores its case too.
-func secretOptions(secrets map[string]string) []string {
-	for _, key := range slices.Sorted(maps.Keys(secrets)) {
-		if options := secrets[key]; options != "" && strings.EqualFold(key, volume.KeyMountOptions) {
-			return []string{options}
-		}
-	}
-	return nil
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 func (c *controller) ControllerGetVolumeHealth(ctx context.Context, req *csi.ControllerGetVolumeHealthRequest) (*csi.ControllerGetVolumeHealthResponse, error) {
-	id, err := volumeID(req)
+	id, err := parseID("volume", req.GetVolumeId(), volume.ParseID)
 	if err != nil {
 		return nil, toStatus(err)
 	}

@@ -3,7 +3,6 @@
 package driver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/store"
-	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
-	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // Mode selects the services of a process beside Identity.
@@ -33,32 +30,6 @@ func (m Mode) HasController() bool { return m == ModeController || m == ModeAll 
 // HasNode tells whether the mode includes the Node service.
 func (m Mode) HasNode() bool { return m == ModeNode || m == ModeAll }
 
-// Volumes is what the Controller service needs of store.Store.
-type Volumes interface {
-	Snapshots
-	Groups
-	Create(ctx context.Context, req store.CreateRequest) (store.Created, error)
-	Delete(ctx context.Context, id volume.ID, mountOptions []string) error
-	Exists(ctx context.Context, id volume.ID, mountOptions []string) error
-	Get(ctx context.Context, id volume.ID, mountOptions []string) (store.Created, error)
-	List(ctx context.Context, limit int, token string) (inventory.Page, error)
-	Expand(ctx context.Context, id volume.ID, size store.SizeRange, mountOptions []string) (int64, error)
-	Modify(ctx context.Context, id volume.ID, change volume.Mutable, mountOptions []string) error
-	Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error)
-	Health(ctx context.Context, id volume.ID, mountOptions []string) ([]inventory.Condition, error)
-	ListHealth(ctx context.Context, limit int, token string) (inventory.HealthPage, error)
-}
-
-// Mounter is what the Node service needs of nfsmount.Mounter.
-type Mounter interface {
-	Mount(ctx context.Context, m nfsmount.Mount) error
-	Unmount(ctx context.Context, target string) error
-	Mounts(ctx context.Context) ([]nfsmount.Entry, error)
-	MountAt(ctx context.Context, target string) (e nfsmount.Entry, mounted bool, err error)
-	Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error)
-	SetMode(ctx context.Context, e nfsmount.Entry, mode volume.Mode) error
-}
-
 // Config of a Driver.
 type Config struct {
 	// Name as in CSIDriver objects and StorageClasses.
@@ -67,11 +38,11 @@ type Config struct {
 	Mode    Mode
 	// NodeID and Mounter are needed for the Node service.
 	NodeID  string
-	Mounter Mounter
+	Mounter nfsmount.Mounter
 	// OwnMounts is the directory below which this process itself mounts exports.
 	OwnMounts string
 	// Volumes is needed for the Controller service.
-	Volumes Volumes
+	Volumes *store.Store
 	// Ephemeral is nil where inline volumes are refused.
 	Ephemeral *Ephemeral
 }
@@ -118,12 +89,15 @@ func New(cfg Config) (*Driver, error) {
 
 // Register adds the services to a gRPC server.
 func (d *Driver) Register(s grpc.ServiceRegistrar) {
-	csi.RegisterIdentityServer(s, &identity{cfg: d.cfg})
+	csi.RegisterIdentityServer(s, &identity{name: d.cfg.Name, version: d.cfg.Version, hasController: d.cfg.Mode.HasController()})
 	if d.cfg.Mode.HasController() {
 		csi.RegisterControllerServer(s, &controller{volumes: d.cfg.Volumes})
-		csi.RegisterGroupControllerServer(s, &groupController{groups: d.cfg.Volumes})
+		csi.RegisterGroupControllerServer(s, &groupController{volumes: d.cfg.Volumes})
 	}
 	if d.cfg.Mode.HasNode() {
-		csi.RegisterNodeServer(s, newNode(d.cfg))
+		csi.RegisterNodeServer(s, &node{
+			id: d.cfg.NodeID, mounter: d.cfg.Mounter, ephemeral: d.cfg.Ephemeral,
+			publisher: publisher{mounter: d.cfg.Mounter, own: d.cfg.OwnMounts},
+		})
 	}
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// errNotAllowed: an inline volume names a server or an option that pods may not use.
-var errNotAllowed = errors.New("not allowed in a pod's inline volume")
-
 // Ephemeral lists what inline volumes may mount. Anyone who may create pods writes
 // their attributes, so only what is listed is allowed.
 type Ephemeral struct {

@@ -15,6 +15,8 @@ import (
 
 var (
 	errNoVolumeID = fmt.Errorf("%w: no volume ID", volume.ErrInvalid)
+	// errNotAllowed: an inline volume names a server or an option that pods may not use.
+	errNotAllowed = errors.New("not allowed in a pod's inline volume")
 	// errPublishedOtherwise: the target has another mount, or the volume with other
 	// options.
 	errPublishedOtherwise = errors.New("the target is in use")

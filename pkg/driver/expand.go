@@ -10,7 +10,7 @@ import (
 )
 
 func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
-	id, err := volumeID(req)
+	id, err := parseID("volume", req.GetVolumeId(), volume.ParseID)
 	if err == nil && req.GetVolumeCapability() != nil {
 		err = checkCapability(req.GetVolumeCapability())
 	}
@@ -26,7 +26,7 @@ func (c *controller) ControllerExpandVolume(ctx context.Context, req *csi.Contro
 }
 
 func (c *controller) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
-	id, err := volumeID(req)
+	id, err := parseID("volume", req.GetVolumeId(), volume.ParseID)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -38,13 +38,4 @@ func (c *controller) ControllerModifyVolume(ctx context.Context, req *csi.Contro
 		return nil, toStatus(err)
 	}
 	return &csi.ControllerModifyVolumeResponse{}, nil
-}
-
-// volumeID parses the ID in a request. Errors: volume.ErrForeignID for one that no
-// volume can have.
-func volumeID(req interface{ GetVolumeId() string }) (volume.ID, error) {
-	if req.GetVolumeId() == "" {
-		return volume.ID{}, errNoVolumeID
-	}
-	return volume.ParseID(req.GetVolumeId())
 }

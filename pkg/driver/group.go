@@ -14,18 +14,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Groups is what the GroupController service needs of store.Store.
-type Groups interface {
-	CreateGroup(ctx context.Context, req store.GroupRequest) (store.Group, error)
-	DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error
-	GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (store.Group, error)
-}
-
-var errNoGroupID = fmt.Errorf("%w: no group snapshot ID", volume.ErrInvalid)
-
 type groupController struct {
 	csi.UnimplementedGroupControllerServer
-	groups Groups
+	volumes *store.Store
 }
 
 func (g *groupController) GroupControllerGetCapabilities(context.Context, *csi.GroupControllerGetCapabilitiesRequest) (*csi.GroupControllerGetCapabilitiesResponse, error) {
@@ -41,7 +32,7 @@ func (g *groupController) CreateVolumeGroupSnapshot(ctx context.Context, req *cs
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	made, err := g.groups.CreateGroup(ctx, create)
+	made, err := g.volumes.CreateGroup(ctx, create)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -88,7 +79,7 @@ func groupMessage(g store.Group) *csi.VolumeGroupSnapshot {
 }
 
 func (g *groupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
-	id, err := groupID(req)
+	id, err := parseID("group snapshot", req.GetGroupSnapshotId(), volume.ParseGroupID)
 	if errors.Is(err, volume.ErrForeignID) {
 		// CSI spec, DeleteVolumeGroupSnapshot: no such group is success.
 		klog.FromContext(ctx).Error(err, "Ignoring the deletion of a group snapshot that is not of this driver", logkeys.GroupSnapshotID, req.GetGroupSnapshotId())
@@ -97,27 +88,20 @@ func (g *groupController) DeleteVolumeGroupSnapshot(ctx context.Context, req *cs
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	if err := g.groups.DeleteGroup(ctx, id, req.GetSnapshotIds(), secretOptions(req.GetSecrets())); err != nil {
+	if err := g.volumes.DeleteGroup(ctx, id, req.GetSnapshotIds(), secretOptions(req.GetSecrets())); err != nil {
 		return nil, toStatus(err)
 	}
 	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
 }
 
 func (g *groupController) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
-	id, err := groupID(req)
+	id, err := parseID("group snapshot", req.GetGroupSnapshotId(), volume.ParseGroupID)
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	found, err := g.groups.GetGroup(ctx, id, req.GetSnapshotIds(), secretOptions(req.GetSecrets()))
+	found, err := g.volumes.GetGroup(ctx, id, req.GetSnapshotIds(), secretOptions(req.GetSecrets()))
 	if err != nil {
 		return nil, toStatus(err)
 	}
 	return &csi.GetVolumeGroupSnapshotResponse{GroupSnapshot: groupMessage(found)}, nil
-}
-
-func groupID(req interface{ GetGroupSnapshotId() string }) (volume.GroupID, error) {
-	if req.GetGroupSnapshotId() == "" {
-		return volume.GroupID{}, errNoGroupID
-	}
-	return volume.ParseGroupID(req.GetGroupSnapshotId())
 }

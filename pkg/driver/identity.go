@@ -9,16 +9,17 @@ import (
 
 type identity struct {
 	csi.UnimplementedIdentityServer
-	cfg Config
+	name, version string
+	hasController bool
 }
 
 func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: i.cfg.Name, VendorVersion: i.cfg.Version}, nil
+	return &csi.GetPluginInfoResponse{Name: i.name, VendorVersion: i.version}, nil
 }
 
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	resp := &csi.GetPluginCapabilitiesResponse{}
-	if i.cfg.Mode.HasController() {
+	if i.hasController {
 		for _, service := range []csi.PluginCapability_Service_Type{
 			csi.PluginCapability_Service_CONTROLLER_SERVICE,
 			csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE,

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -24,15 +23,8 @@ func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesReques
 	return resp, nil
 }
 
-func checkEntries(req interface{ GetMaxEntries() int32 }) error {
-	if req.GetMaxEntries() < 0 {
-		return fmt.Errorf("%w: max_entries %d is negative", volume.ErrInvalid, req.GetMaxEntries())
-	}
-	return nil
-}
-
 func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
-	id, err := volumeID(req)
+	id, err := parseID("volume", req.GetVolumeId(), volume.ParseID)
 	if err != nil {
 		return nil, toStatus(err)
 	}

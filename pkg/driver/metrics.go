@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/nfs-csi/nfs-csi/pkg/nfsmount"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
@@ -12,7 +13,7 @@ import (
 
 // Sources of the metrics of a Collector; each may be nil.
 type Sources struct {
-	Mounter Mounter
+	Mounter nfsmount.Mounter
 	Shares  interface{ States() []share.State }
 	Volumes interface{ Backlog() []reclaim.Backlog }
 	// Snapshots have metrics of their own each, which may be many.

@@ -15,14 +15,10 @@ import (
 type node struct {
 	csi.UnimplementedNodeServer
 	id        string
-	mounter   Mounter
+	mounter   nfsmount.Mounter
 	publisher publisher
 	failures  failures
 	ephemeral *Ephemeral
-}
-
-func newNode(cfg Config) *node {
-	return &node{id: cfg.NodeID, mounter: cfg.Mounter, publisher: publisher{mounter: cfg.Mounter, own: cfg.OwnMounts}, ephemeral: cfg.Ephemeral}
 }
 
 func (n *node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
@@ -94,6 +90,16 @@ func (n *node) publicationOf(req *csi.NodePublishVolumeRequest) (publication, er
 		exclusive: capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
 		inline:    inline,
 	}, nil
+}
+
+// modeToSet is the mountPermissions of a PersistentVolume of csi-driver-nfs, which
+// applies them at each publish. They apply only to a volume's own directory, not to an
+// export, and not to inline volumes.
+func modeToSet(a volume.Attributes, options nfsmount.Options, inline bool) volume.Mode {
+	if inline || a.SubDir == "" || options.ReadOnly() {
+		return 0
+	}
+	return a.Mode
 }
 
 func (n *node) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {

@@ -34,7 +34,7 @@ type publication struct {
 // publisher makes and ends publications. It keeps no state: the mount table has what is
 // published, also after a restart.
 type publisher struct {
-	mounter Mounter
+	mounter nfsmount.Mounter
 	own     string // directory of the controller's mounts, which are not publications
 	targets keyed.Limiter[string]
 	sources keyed.Limiter[string] // acquired after targets, for exclusive publications
@@ -177,6 +177,45 @@ func (p *publisher) checkExclusive(ctx context.Context, pub publication) error {
 		}
 	}
 	return nil
+}
+
+// permit sets the mode of a published volume's directory. If that fails, the volume
+// stays published, and a retry sets it.
+func (p *publisher) permit(ctx context.Context, pub publication) error {
+	if pub.mode == 0 {
+		return nil
+	}
+	top, mounted, err := p.mounter.MountAt(ctx, pub.mount.Target)
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		return fmt.Errorf("%w: nothing is mounted at %s", volume.ErrStale, pub.mount.Target)
+	}
+	if err := p.mounter.SetMode(ctx, top, pub.mode); err != nil {
+		return fmt.Errorf("mountPermissions of %s: %w", pub.mount.Source(), err)
+	}
+	return nil
+}
+
+// published finds the NFS mount at a target in the mount table. It does not access the
+// target itself.
+func (p *publisher) published(ctx context.Context, target string) (nfsmount.Entry, error) {
+	dir, err := canonical(target)
+	if errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(target) {
+		return nfsmount.Entry{}, fmt.Errorf("%w: nothing is published at %s", volume.ErrNotFound, target)
+	}
+	if err != nil {
+		return nfsmount.Entry{}, err
+	}
+	top, mounted, err := p.mounter.MountAt(ctx, dir)
+	if err != nil {
+		return nfsmount.Entry{}, err
+	}
+	if !mounted || !top.IsNFS() {
+		return nfsmount.Entry{}, fmt.Errorf("%w: nothing is published at %s", volume.ErrNotFound, target)
+	}
+	return top, nil
 }
 
 // unpublish unmounts target and removes the directory, but only if it is empty: content

@@ -15,16 +15,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Snapshots is what the Controller service needs of store.Store for snapshots.
-type Snapshots interface {
-	CreateSnapshot(ctx context.Context, req store.SnapshotRequest) (store.Snapshot, error)
-	DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error
-	GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (store.Snapshot, error)
-	ListSnapshots(ctx context.Context, q inventory.SnapshotQuery) (page []store.Snapshot, next string, err error)
-}
-
-var errNoSnapshotID = fmt.Errorf("%w: no snapshot ID", volume.ErrInvalid)
-
 func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	create, err := snapshotRequest(req)
 	if err != nil {
@@ -39,13 +29,10 @@ func (c *controller) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshot
 
 // snapshotRequest validates all of a CreateSnapshotRequest.
 func snapshotRequest(req *csi.CreateSnapshotRequest) (store.SnapshotRequest, error) {
-	switch {
-	case req.GetName() == "":
+	if req.GetName() == "" {
 		return store.SnapshotRequest{}, fmt.Errorf("%w: no snapshot name", volume.ErrInvalid)
-	case req.GetSourceVolumeId() == "":
-		return store.SnapshotRequest{}, fmt.Errorf("%w: no source volume ID", volume.ErrInvalid)
 	}
-	source, err := volume.ParseID(req.GetSourceVolumeId())
+	source, err := parseID("source volume", req.GetSourceVolumeId(), volume.ParseID)
 	if err != nil {
 		return store.SnapshotRequest{}, err
 	}
@@ -84,10 +71,7 @@ func snapshotMessage(s store.Snapshot) *csi.Snapshot {
 }
 
 func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
-	if req.GetSnapshotId() == "" {
-		return nil, toStatus(errNoSnapshotID)
-	}
-	id, err := volume.ParseSnapshotID(req.GetSnapshotId())
+	id, err := parseID("snapshot", req.GetSnapshotId(), volume.ParseSnapshotID)
 	if errors.Is(err, volume.ErrForeignID) {
 		// CSI spec, DeleteSnapshot: no such snapshot is success.
 		klog.FromContext(ctx).Error(err, "Ignoring the deletion of a snapshot that is not of this driver", logkeys.SnapshotID, req.GetSnapshotId())
@@ -103,10 +87,7 @@ func (c *controller) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshot
 }
 
 func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
-	if req.GetSnapshotId() == "" {
-		return nil, toStatus(errNoSnapshotID)
-	}
-	id, err := volume.ParseSnapshotID(req.GetSnapshotId())
+	id, err := parseID("snapshot", req.GetSnapshotId(), volume.ParseSnapshotID)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -118,8 +99,8 @@ func (c *controller) GetSnapshot(ctx context.Context, req *csi.GetSnapshotReques
 }
 
 func (c *controller) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
-	if req.GetMaxEntries() < 0 {
-		return nil, toStatus(fmt.Errorf("%w: a page of %d entries", volume.ErrInvalid, req.GetMaxEntries()))
+	if err := checkEntries(req); err != nil {
+		return nil, toStatus(err)
 	}
 	if req.GetSnapshotId() != "" {
 		return c.listOne(ctx, req)
@@ -163,26 +144,4 @@ func (c *controller) listOne(ctx context.Context, req *csi.ListSnapshotsRequest)
 		return &csi.ListSnapshotsResponse{}, nil
 	}
 	return &csi.ListSnapshotsResponse{Entries: []*csi.ListSnapshotsResponse_Entry{{Snapshot: snapshotMessage(found)}}}, nil
-}
-
-// contentSource parses the source of a new volume; nil for none. An ID of another form
-// names a source that does not exist.
-func contentSource(src *csi.VolumeContentSource) (*store.Source, error) {
-	switch {
-	case src == nil:
-		return nil, nil //nolint:nilnil // no source is no error
-	case src.GetVolume() != nil:
-		id, err := volume.ParseID(src.GetVolume().GetVolumeId())
-		if err != nil {
-			return nil, fmt.Errorf("content source: %w", err)
-		}
-		return &store.Source{Volume: &id}, nil
-	case src.GetSnapshot() != nil:
-		id, err := volume.ParseSnapshotID(src.GetSnapshot().GetSnapshotId())
-		if err != nil {
-			return nil, fmt.Errorf("content source: %w", err)
-		}
-		return &store.Source{Snapshot: &id}, nil
-	}
-	return nil, fmt.Errorf("%w: content source of an unknown kind", volume.ErrInvalid)
 }

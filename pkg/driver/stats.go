@@ -2,9 +2,7 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -38,24 +36,4 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeSta
 
 func volumeUsage(unit csi.VolumeUsage_Unit, a nfsmount.Amount) *csi.VolumeUsage {
 	return &csi.VolumeUsage{Unit: unit, Total: a.Total, Used: a.Used, Available: a.Available}
-}
-
-// published finds the NFS mount at a target in the mount table. It does not access the
-// target itself.
-func (p *publisher) published(ctx context.Context, target string) (nfsmount.Entry, error) {
-	dir, err := canonical(target)
-	if errors.Is(err, fs.ErrNotExist) || !filepath.IsAbs(target) {
-		return nfsmount.Entry{}, fmt.Errorf("%w: nothing is published at %s", volume.ErrNotFound, target)
-	}
-	if err != nil {
-		return nfsmount.Entry{}, err
-	}
-	top, mounted, err := p.mounter.MountAt(ctx, dir)
-	if err != nil {
-		return nfsmount.Entry{}, err
-	}
-	if !mounted || !top.IsNFS() {
-		return nfsmount.Entry{}, fmt.Errorf("%w: nothing is published at %s", volume.ErrNotFound, target)
-	}
-	return top, nil
 }
