@@ -44,14 +44,34 @@ func OpenPlace(export *os.Root, subDir string) (Place, error) {
 }
 
 // MakePlace is OpenPlace that makes missing parents.
-func MakePlace(export *os.Root, subDir string) (Place, error) {
-	for range MaxLostRaces {
+func MakePlace(export *os.Root, subDir string) (p Place, err error) {
+	err = whilePruned(subDir, func() (err error) {
+		p, err = walk(export, subDir, enterNew)
+		return err
+	})
+	return p, err
+}
+
+// InNewPlace makes missing parents and calls do with the place of subDir. It does so
+// again when do returns fs.ErrNotExist: the parents were pruned meanwhile.
+func InNewPlace(export *os.Root, subDir string, do func(Place) error) error {
+	return whilePruned(subDir, func() error {
 		p, err := walk(export, subDir, enterNew)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return p, err
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		return do(p)
+	})
+}
+
+func whilePruned(subDir string, try func() error) error {
+	for range MaxLostRaces {
+		if err := try(); !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
-	return Place{}, fmt.Errorf("the directories above %s keep disappearing", subDir)
+	return fmt.Errorf("the directories above %s keep disappearing", subDir)
 }
 
 func walk(export *os.Root, subDir string, enter func(*os.Root, string) (*os.Root, error)) (Place, error) {

@@ -3,7 +3,6 @@ package fsat
 import (
 	"cmp"
 	"errors"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,28 +13,23 @@ import (
 
 // Stat returns the attributes of what is open. The name is for the error.
 func Stat(fd int, name string) (st unix.Stat_t, err error) {
-	if err = Restart(func() error { return unix.Fstat(fd, &st) }); err != nil {
-		return st, &os.PathError{Op: "stat", Path: name, Err: err}
-	}
-	return st, nil
+	err = onPath("stat", name, func() error { return unix.Fstat(fd, &st) })
+	return st, err
 }
 
 // Lstat returns the attributes of an entry.
 func Lstat(dir int, name string) (st unix.Stat_t, err error) {
-	if err = Restart(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
-		return st, &os.PathError{Op: "lstat", Path: name, Err: err}
-	}
-	return st, nil
+	err = onPath("lstat", name, func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return st, err
 }
 
 // Readlink returns the target of a symlink: an entry, or what is open with O_PATH for
 // the empty name.
 func Readlink(dir int, name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n := 0
-	err := Restart(func() (err error) { n, err = unix.Readlinkat(dir, name, buf); return err })
+	buf, n := make([]byte, unix.PathMax), 0
+	err := onPath("readlink", name, func() (err error) { n, err = unix.Readlinkat(dir, name, buf); return err })
 	if err != nil {
-		return "", &os.PathError{Op: "readlink", Path: name, Err: err}
+		return "", err
 	}
 	return string(buf[:n]), nil
 }
@@ -47,10 +41,8 @@ func statx(dir int, name string, mask int) (st unix.Statx_t, err error) {
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
-	if err = Restart(func() error { return unix.Statx(dir, name, flags, mask, &st) }); err != nil {
-		return st, &os.PathError{Op: "statx", Path: cmp.Or(name, "."), Err: err}
-	}
-	return st, nil
+	err = onPath("statx", cmp.Or(name, "."), func() error { return unix.Statx(dir, name, flags, mask, &st) })
+	return st, err
 }
 
 // Revalidate asks the server about an open directory, so that the next lookup in it

@@ -157,31 +157,14 @@ func (st *staging) explain(err error) error {
 	return err
 }
 
-// placeVolume renames the content to its place in the export. Its parents may be
-// missing, or be removed with another volume meanwhile.
+// placeVolume renames the content to its place in the export.
 func (st *staging) placeVolume(subDir string) error {
 	from, err := st.openData()
-	if err == nil {
-		defer from.Close()
+	if err != nil {
+		return st.explain(err)
 	}
-	for range fsat.MaxLostRaces {
-		if err == nil {
-			var to fsat.Place
-			if to, err = fsat.MakePlace(st.Root, subDir); err != nil {
-				return err
-			}
-			err = from.Rename(to)
-			to.Close()
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if _, err = st.Cat.Meta().Lstat(path.Join(st.name, catalog.SnapshotData)); errors.Is(err, fs.ErrNotExist) {
-			return errSuperseded
-		}
-		err = nil
-	}
-	return fmt.Errorf("the directories above %s keep disappearing", subDir)
+	defer from.Close()
+	return fsat.InNewPlace(st.Root, subDir, func(to fsat.Place) error { return st.explain(from.Rename(to)) })
 }
 
 // place renames the staging directory to its place in the catalog. It is errExists

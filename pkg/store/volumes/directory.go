@@ -74,23 +74,12 @@ func makeDirectory(ctx context.Context, x *session.Session, rec catalog.Record) 
 
 // mkdir reports whether it created the directory.
 func mkdir(root *os.Root, subDir string, mode volume.Mode) (made bool, err error) {
-	for range fsat.MaxLostRaces {
-		p, err := fsat.MakePlace(root, subDir)
-		if err != nil {
-			return false, err
-		}
-		err = p.Parent.Mkdir(p.Name, mode.FileMode())
-		p.Close()
-		switch {
-		case errors.Is(err, fs.ErrExist):
-			_, _, err = fsat.Directory(root, subDir)
-			return false, err
-		case errors.Is(err, fs.ErrNotExist): // its parent was pruned meanwhile
-			continue
-		}
-		return err == nil, err
+	err = fsat.InNewPlace(root, subDir, func(p fsat.Place) error { return p.Parent.Mkdir(p.Name, mode.FileMode()) })
+	if errors.Is(err, fs.ErrExist) {
+		_, _, err = fsat.Directory(root, subDir)
+		return false, err
 	}
-	return false, fmt.Errorf("the directories above %s keep disappearing", subDir)
+	return err == nil, err
 }
 
 // finishDirectory sets the owner of an unfinished directory, then its mode, because
