@@ -123,7 +123,7 @@ var ErrReplaced = fmt.Errorf("%s has been replaced: %w", volume.MetaDir, unix.ES
 func (c *Catalog) Check() error {
 	now, err := c.export.Lstat(volume.MetaDir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, c.metaInfo) {
-		return fmt.Errorf("catalog: %w", ErrReplaced)
+		err = ErrReplaced
 	}
 	if err != nil {
 		return fmt.Errorf("catalog: %w", err)

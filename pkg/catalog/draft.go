@@ -26,11 +26,11 @@ type Draft struct {
 // Draft writes a record to TempDir, where nobody reads it.
 func (c *Catalog) Draft(r Record) (*Draft, error) {
 	b, err := encode(r)
-	if err != nil {
-		return nil, fmt.Errorf("record of %s: %w", r.SubDir, err)
-	}
 	d := &Draft{record: r, bytes: b, name: tempName("record"), closed: make(chan struct{})}
-	if err := c.write(d); err != nil {
+	if err == nil {
+		err = c.write(d)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("record of %s: %w", r.SubDir, err)
 	}
 	return d, nil

@@ -62,12 +62,11 @@ func (m Member) MarshalJSON() ([]byte, error) {
 func GroupPath(name string) string { return path.Join(GroupsDir, name) }
 
 // ReadGroup returns the record of a group; fs.ErrNotExist if there is none.
-func (c *Catalog) ReadGroup(name string) (Group, error) {
+func (c *Catalog) ReadGroup(name string) (g Group, err error) {
 	b, err := c.meta.ReadFile(path.Join(GroupPath(name), snapshotRecord))
-	if err != nil {
-		return Group{}, fmt.Errorf("record of group snapshot %s: %w", name, err)
+	if err == nil {
+		g, err = decodeGroup(b)
 	}
-	g, err := decodeGroup(b)
 	if err != nil {
 		return Group{}, fmt.Errorf("record of group snapshot %s: %w", name, err)
 	}

@@ -24,9 +24,7 @@ func (c *Catalog) Below(dir string) ([]string, error) {
 	}
 	// Not os.ReadDir, which may stat every entry.
 	names, err := f.Readdirnames(-1)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
+	err = errors.Join(err, f.Close())
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list volumes below %q: %w", dir, err)
 	}

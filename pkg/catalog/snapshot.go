@@ -49,12 +49,11 @@ func SnapshotPath(name string) string { return path.Join(SnapshotsDir, name) }
 
 // ReadSnapshot returns the record of a complete snapshot, by its path below the
 // catalog's directory; fs.ErrNotExist if there is none.
-func (c *Catalog) ReadSnapshot(dir string) (Snapshot, error) {
+func (c *Catalog) ReadSnapshot(dir string) (s Snapshot, err error) {
 	b, err := c.meta.ReadFile(path.Join(dir, snapshotRecord))
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("record of %s: %w", dir, err)
+	if err == nil {
+		s, err = decodeSnapshot(b)
 	}
-	s, err := decodeSnapshot(b)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("record of %s: %w", dir, err)
 	}

@@ -127,14 +127,10 @@ func (c *Catalog) Temporary(kind string) ([]string, error) {
 
 // madeAt returns the time in a name of the form kind-<unix nanoseconds>-<random>.
 func madeAt(name string) (time.Time, bool) {
-	_, rest, ok := strings.Cut(name, "-")
-	if !ok {
+	parts := strings.SplitN(name, "-", 3)
+	if len(parts) < 3 {
 		return time.Time{}, false
 	}
-	nanos, _, ok := strings.Cut(rest, "-")
-	if !ok {
-		return time.Time{}, false
-	}
-	n, err := strconv.ParseInt(nanos, 10, 64)
+	n, err := strconv.ParseInt(parts[1], 10, 64)
 	return time.Unix(0, n), err == nil
 }
