@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,9 +101,9 @@ func (a *App) store(ctx context.Context, metrics prometheus.Registerer) (*store.
 	if err != nil {
 		return nil, fmt.Errorf("--default-ondelete-policy: %w", err)
 	}
-	mode, err := volume.ParseMode(a.cfg.MountPermissions)
+	mode, err := a.cfg.directoryMode()
 	if err != nil {
-		return nil, fmt.Errorf("--mount-permissions: %w", err)
+		return nil, err
 	}
 	if err := volume.CheckClusterID(a.cfg.ClusterID); err != nil {
 		return nil, fmt.Errorf("--cluster-id: %w", err)
@@ -116,6 +117,22 @@ func (a *App) store(ctx context.Context, metrics prometheus.Registerer) (*store.
 		Shares:  a.shares, MountOptions: a.cfg.MountOptions, ReclaimWorkers: a.cfg.ReclaimWorkers, ReclaimRate: a.cfg.ReclaimRate,
 		CopyWorkers: a.cfg.CopyWorkers, OnDelete: onDelete, Mode: mode, ClusterID: a.cfg.ClusterID, Metrics: metrics,
 	})
+}
+
+// directoryMode returns the mode of the directory of a new volume whose class sets none.
+func (c Config) directoryMode() (volume.Mode, error) {
+	permissions, err := parseModeFlag(c.MountPermissions)
+	if err != nil {
+		return 0, fmt.Errorf("--mount-permissions: %w", err)
+	}
+	mode, err := parseModeFlag(c.DirectoryMode)
+	if err == nil && mode == 0 {
+		err = fmt.Errorf("%w: mode %q lets nobody use a volume", volume.ErrInvalid, c.DirectoryMode)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("--directory-mode: %w", err)
+	}
+	return cmp.Or(permissions, mode), nil
 }
 
 func parseExports(list []string) ([]volume.Export, error) {

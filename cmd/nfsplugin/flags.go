@@ -35,6 +35,7 @@ type Config struct {
 	CopyWorkers      int
 	ReclaimRate      int
 	MountPermissions string
+	DirectoryMode    string
 	OnDelete         string
 	ClusterID        string
 
@@ -86,7 +87,9 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	set.StringSliceVar(&c.EphemeralMountOptions, "ephemeral-mount-options", []string{"ro", "rw", "vers", "nfsvers", "noatime", "noexec"},
 		"Mount options that inline volumes may have: name, for any value, or name=value.")
 	set.StringVar(&c.MountPermissions, "mount-permissions", "0",
-		"Octal mode of the directory of a new volume whose class does not set one; 0 is 0777.")
+		"Octal mode, with a leading zero, of the directory of a new volume whose class does not set one; 0 is --directory-mode.")
+	set.StringVar(&c.DirectoryMode, "directory-mode", "0777",
+		"Octal mode, with a leading zero, of the directory of a new volume if neither its class nor --mount-permissions sets one.")
 	set.StringVar(&c.OnDelete, "default-ondelete-policy", "delete",
 		"What to do with the directory of a deleted volume if its class, record and ID do not tell: delete, retain or archive.")
 	set.StringVar(&c.ClusterID, "cluster-id", "",
@@ -101,7 +104,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	if err := addPredecessors(set, c); err != nil {
 		return nil, err
 	}
-	if err := set.Parse(args); err != nil {
+	if err := set.Parse(longFlags(set, args)); err != nil {
 		return nil, err
 	}
 	set.Visit(func(f *pflag.Flag) {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +18,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/klog/v2"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 func config(t *testing.T, args ...string) Config {
@@ -40,7 +46,7 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 	for _, flag := range []string{
 		"endpoint", "node-id", "driver-name", "mode", "http-endpoint", "working-mount-dir", "share-idle-timeout",
-		"default-ondelete-policy", "mount-permissions", "kubelet-registration-path", "plugin-registration-dir", "version", "logging-format", "v",
+		"default-ondelete-policy", "mount-permissions", "directory-mode", "kubelet-registration-path", "plugin-registration-dir", "version", "logging-format", "v",
 		"reclaim-rate", "cluster-id", "enable-ephemeral", "ephemeral-servers", "ephemeral-mount-options",
 	} {
 		if !strings.Contains(out.String(), "--"+flag) {
@@ -68,6 +74,8 @@ func TestBadConfiguration(t *testing.T) {
 		"kubelet":    {"--kubelet-registration-path=relative"},
 		"policy":     {"--default-ondelete-policy=keep"},
 		"mode":       {"--mount-permissions=0999"},
+		"decimal":    {"--mount-permissions=511"},
+		"no mode":    {"--directory-mode=0"},
 		"cluster":    {"--cluster-id=$(CLUSTER_ID)"},
 		"no reg dir": {"--kubelet-registration-path=/csi.sock", "--plugin-registration-dir=/does/not/exist"},
 	} {
@@ -175,6 +183,7 @@ func TestPredecessorsFlags(t *testing.T) {
 		"--endpoint=unix:///csi/csi.sock", "--nodeid=node-1", "--mount-permissions=0750", "--drivername=nfs.csi.k8s.io",
 		"--working-mount-dir=/tmp", "--default-ondelete-policy=retain", "--vol-stats-cache-expire-in-minutes=0",
 		"--remove-archived-volume-path=false", "--use-tar-command-in-snapshot", "--enable-snapshot-compression=false",
+		"--logtostderr", "--stderrthreshold=INFO",
 	}, &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
@@ -183,10 +192,61 @@ func TestPredecessorsFlags(t *testing.T) {
 	if c.NodeID != "node-1" || c.DriverName != "nfs.csi.k8s.io" || c.MountPermissions != "0750" || c.OnDelete != "retain" {
 		t.Errorf("read %+v", c)
 	}
-	if len(parsed.ignored) != 4 {
+	if len(parsed.ignored) != 6 {
 		t.Errorf("ignored are %q", parsed.ignored)
 	}
 	if parsed, err := parseFlags(nil, &bytes.Buffer{}); err != nil || len(parsed.ignored) != 0 || parsed.config.DriverName != "nfs.csi.internal" {
 		t.Errorf("with no flags: %+v, %v", parsed, err)
+	}
+}
+
+// Package flag, which csi-driver-nfs uses, accepts flags with one dash.
+func TestFlagsWithOneDash(t *testing.T) {
+	parsed, err := parseFlags([]string{"-drivername=nfs.csi.k8s.io", "-nodeid", "node-1", "-logtostderr", "-vmodule=a=4", "-v=5"}, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := parsed.config; c.NodeID != "node-1" || c.DriverName != "nfs.csi.k8s.io" || parsed.logging.Verbosity != 5 || len(parsed.logging.VModule) != 1 {
+		t.Errorf("read %+v, %+v", c, parsed.logging)
+	}
+	if !slices.Equal(parsed.ignored, []string{"logtostderr"}) {
+		t.Errorf("ignored are %q", parsed.ignored)
+	}
+	if _, err := parseFlags([]string{"-nosuchflag"}, &bytes.Buffer{}); err == nil {
+		t.Error("an unknown flag was accepted")
+	}
+}
+
+// Every flag of klog is known, and none that is ignored changes where logs go.
+func TestKlogFlags(t *testing.T) {
+	var args []string
+	own := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(own)
+	own.VisitAll(func(f *flag.Flag) { args = append(args, "--"+f.Name+"="+cmp.Or(f.DefValue, "x=1")) })
+	if len(args) < 10 {
+		t.Fatalf("klog has the flags %q", args)
+	}
+	if _, err := parseFlags(args, &bytes.Buffer{}); err != nil {
+		t.Error(err)
+	}
+	dir := t.TempDir()
+	if _, err := parseFlags([]string{"--logtostderr=false", "--log_dir=" + dir}, &bytes.Buffer{}); err != nil {
+		t.Error(err)
+	}
+	if got := own.Lookup("logtostderr").Value.String(); got != "true" {
+		t.Errorf("logtostderr is %s", got)
+	}
+}
+
+func TestDirectoryMode(t *testing.T) {
+	for args, want := range map[string]volume.Mode{
+		"": 0o777, "--mount-permissions=0": 0o777, "--mount-permissions=0750": 0o750, "--directory-mode=0755": 0o755,
+		"--directory-mode=0755 --mount-permissions=0": 0o755, "--directory-mode=0755 --mount-permissions=0770": 0o770,
+		"--mount-permissions=02770": 0o2770,
+	} {
+		got, err := config(t, strings.Fields(args)...).directoryMode()
+		if err != nil || got != want {
+			t.Errorf("%s: mode %s, %v, want %s", args, got, err, want)
+		}
 	}
 }
