@@ -50,13 +50,6 @@ func checkCapability(c *csi.VolumeCapability) error {
 	}
 }
 
-// readerOnly tells whether the access mode is read-only.
-func readerOnly(c *csi.VolumeCapability) bool {
-	mode := c.GetAccessMode().GetMode()
-	return mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY ||
-		mode == csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
-}
-
 // mountOptions are the mount options of a capability. fsType nfs4 asks for version 4,
 // of which an option may choose the minor version.
 func mountOptions(c *csi.VolumeCapability) []string {

@@ -75,7 +75,9 @@ func (n *node) publicationOf(req *csi.NodePublishVolumeRequest) (publication, er
 		}
 		parse = inlineOptions
 	}
-	if req.GetReadonly() || readerOnly(capability) {
+	// The access mode does not decide: kubelet passes the first one that the
+	// PersistentVolume lists, whatever the pod asks for.
+	if req.GetReadonly() {
 		list = append(list, "ro")
 	}
 	options, err := parse(list)

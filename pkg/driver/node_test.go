@@ -47,7 +47,7 @@ func TestPublishReadOnlyAndOptions(t *testing.T) {
 	}{
 		"plain":     {func(*csi.NodePublishVolumeRequest) {}, false},
 		"readonly":  {func(r *csi.NodePublishVolumeRequest) { r.Readonly = true }, true},
-		"mode":      {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = capability(readers) }, true},
+		"mode":      {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = capability(readers) }, false},
 		"flag":      {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = capability(writers, "ro") }, true},
 		"attribute": {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["mountOptions"] = "ro,hard" }, true},
 		"flag wins": {func(r *csi.NodePublishVolumeRequest) {
