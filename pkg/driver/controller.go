@@ -51,17 +51,18 @@ func (c *controller) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequ
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	v := volumeOf(made)
+	v := volumeOf(made, req.GetParameters())
 	v.ContentSource = req.GetVolumeContentSource()
 	return &csi.CreateVolumeResponse{Volume: v}, nil
 }
 
-func volumeOf(v store.Created) *csi.Volume {
+// volumeOf returns a volume of a class with these parameters, nil if they are not known.
+func volumeOf(v store.Created, class map[string]string) *csi.Volume {
 	attributes := volume.Attributes{Export: v.ID.Export, SubDir: v.ID.SubDir}
 	return &csi.Volume{
 		VolumeId:      v.ID.String(),
 		CapacityBytes: v.Capacity,
-		VolumeContext: attributes.Context(),
+		VolumeContext: attributes.Context(class),
 	}
 }
 

@@ -25,7 +25,7 @@ func TestCreateVolume(t *testing.T) {
 		if v.GetVolumeId() != "nfs.test#export#pvc-1##delete" || v.GetCapacityBytes() != 5 {
 			t.Errorf("made %v", v)
 		}
-		want := map[string]string{"server": "nfs.test", "share": "/export", "subDir": "pvc-1"}
+		want := map[string]string{"server": "nfs.test", "share": "/export", "subdir": "pvc-1", "csi.storage.k8s.io/pvc/name": "claim"}
 		if !maps.Equal(v.GetVolumeContext(), want) {
 			t.Errorf("context %v, want %v", v.GetVolumeContext(), want)
 		}
@@ -133,7 +133,7 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 		"block": func(r *csi.ValidateVolumeCapabilitiesRequest) {
 			r.VolumeCapabilities[1].AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 		},
-		"other context":    func(r *csi.ValidateVolumeCapabilitiesRequest) { r.VolumeContext["subDir"] = "pvc-2" },
+		"other context":    func(r *csi.ValidateVolumeCapabilitiesRequest) { r.VolumeContext["subdir"] = "pvc-2" },
 		"other parameters": func(r *csi.ValidateVolumeCapabilitiesRequest) { r.Parameters["share"] = "/other" },
 	} {
 		r := req()

@@ -18,7 +18,7 @@ func (c *controller) ListVolumes(ctx context.Context, req *csi.ListVolumesReques
 	}
 	resp := &csi.ListVolumesResponse{NextToken: page.Next}
 	for _, v := range page.Volumes {
-		resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{Volume: volumeOf(v)})
+		resp.Entries = append(resp.Entries, &csi.ListVolumesResponse_Entry{Volume: volumeOf(v, nil)})
 	}
 	return resp, nil
 }
@@ -32,7 +32,7 @@ func (c *controller) ControllerGetVolume(ctx context.Context, req *csi.Controlle
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	v := volumeOf(found)
+	v := volumeOf(found, nil)
 	v.VolumeId = req.GetVolumeId() // in the form that the caller uses
 	return &csi.ControllerGetVolumeResponse{Volume: v, Status: &csi.ControllerGetVolumeResponse_VolumeStatus{}}, nil
 }

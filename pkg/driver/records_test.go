@@ -22,7 +22,7 @@ func TestCreateVolumeOfAClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := resp.GetVolume()
-	if v.GetVolumeId() != "nfs.test#export#team/data#pvc-1#archive" || v.GetVolumeContext()["subDir"] != "team/data" {
+	if v.GetVolumeId() != "nfs.test#export#team/data#pvc-1#archive" || v.GetVolumeContext()["subdir"] != "team/data" {
 		t.Errorf("made %v", v)
 	}
 	if info, err := os.Stat(filepath.Join(l.dir, "team/data")); err != nil || info.Mode().Perm() != 0o750 {

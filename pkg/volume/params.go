@@ -105,9 +105,30 @@ type Attributes struct {
 	Mode Mode
 }
 
-// Context is the volume_context for the node.
-func (a Attributes) Context() map[string]string {
-	return map[string]string{KeyServer: a.Export.Server, KeyShare: a.Export.Share, KeySubDir: a.SubDir}
+// Context returns the volume_context of a new volume: the parameters of its class as they
+// are written, as in csi-driver-nfs, with subDir expanded. It lacks mountPermissions, which
+// csi-driver-nfs would apply at every publish: the mode is set once and can be modified.
+func (a Attributes) Context(class map[string]string) map[string]string {
+	context := map[string]string{KeyServer: a.Export.Server, KeyShare: a.Export.Share}
+	subDir := strings.ToLower(KeySubDir)
+	for key, value := range class {
+		switch folded := strings.ToLower(key); folded {
+		case strings.ToLower(KeySubDir):
+			subDir = key
+			continue
+		case strings.ToLower(KeyPathPattern), strings.ToLower(KeyMountPermissions):
+			continue
+		case KeyPVCName, KeyPVCNamespace, KeyPVName:
+			if strings.Contains(a.SubDir, "${") {
+				continue // a directory of that literal name: ParseAttributes must not expand it
+			}
+		default:
+			delete(context, folded)
+		}
+		context[key] = value
+	}
+	context[subDir] = a.SubDir
+	return context
 }
 
 // ParseAttributes reads volumeAttributes. Unknown keys are ignored: kubelet and

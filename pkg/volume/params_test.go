@@ -57,7 +57,7 @@ func TestParseAttributes(t *testing.T) {
 	if a, err := ParseAttributes(map[string]string{"server": "s", "share": "/e"}); err != nil || a.SubDir != "" {
 		t.Errorf("a whole export: %+v, %v", a, err)
 	}
-	back, err := ParseAttributes(Attributes{Export: Export{"fd00::1", "/e"}, SubDir: "v"}.Context())
+	back, err := ParseAttributes(Attributes{Export: Export{"fd00::1", "/e"}, SubDir: "v"}.Context(nil))
 	if want := (Attributes{Export: Export{"fd00::1", "/e"}, SubDir: "v"}); err != nil || back != want {
 		t.Errorf("its own context: %+v, %v, want %+v", back, err, want)
 	}
@@ -81,6 +81,39 @@ func TestParseAttributes(t *testing.T) {
 	for _, sub := range []string{"..", "../v", "a/../../b", `a\b`, "a//b", ".nfs-csi/trash", "${pvc.metadata.name}\n"} {
 		if _, err := ParseAttributes(map[string]string{"server": "s", "share": "/e", "subDir": sub}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("subDir %q: %v, want ErrInvalid", sub, err)
+		}
+	}
+}
+
+// The node mounts what the controller made, whatever the class is like.
+func TestContext(t *testing.T) {
+	export := Export{"s", "/e"}
+	with := func(pairs ...string) map[string]string {
+		m := map[string]string{"server": "s", "share": "/e"}
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i]] = pairs[i+1]
+		}
+		return m
+	}
+	for name, tt := range map[string]struct {
+		subDir      string
+		class, want map[string]string
+	}{
+		"no class":   {"v", nil, with("subdir", "v")},
+		"no subDir":  {"v", with("onDelete", "retain"), with("onDelete", "retain", "subdir", "v")},
+		"template":   {"ns/c", with("SubDir", "${pvc.metadata.namespace}/c", KeyPVCNamespace, "ns"), with("SubDir", "ns/c", KeyPVCNamespace, "ns")},
+		"pattern":    {"ns/c", with("pathPattern", "${.PVC.namespace}/c"), with("subdir", "ns/c")},
+		"upper case": {"v", map[string]string{"SERVER": "s", "Share": "/e/"}, map[string]string{"SERVER": "s", "Share": "/e/", "subdir": "v"}},
+		"mode":       {"v", with("mountPermissions", "0750", "mode", "0750"), with("mode", "0750", "subdir", "v")},
+		"literal":    {"${pvc.metadata.name}", with(KeyPVCName, "c"), with("subdir", "${pvc.metadata.name}")},
+	} {
+		want := Attributes{Export: export, SubDir: tt.subDir}
+		got := want.Context(tt.class)
+		if !maps.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+		if back, err := ParseAttributes(got); err != nil || back != want {
+			t.Errorf("%s: read as %+v, %v, want %+v", name, back, err, want)
 		}
 	}
 }

@@ -130,7 +130,10 @@ func TestPluginLifecycle(t *testing.T) {
 	if source.Driver != p.driverName || source.VolumeHandle != "nfs.test#export#"+name+"##delete" {
 		t.Errorf("driver %s, handle %q", source.Driver, source.VolumeHandle)
 	}
-	want := map[string]string{"server": "nfs.test", "share": "/export", "subDir": name}
+	want := map[string]string{
+		"server": "nfs.test", "share": "/export", "subdir": name, "csi.storage.k8s.io/pv/name": name,
+		"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": claim.Namespace,
+	}
 	got := maps.Clone(source.VolumeAttributes)
 	delete(got, "storage.kubernetes.io/csiProvisionerIdentity")
 	if !maps.Equal(got, want) {
