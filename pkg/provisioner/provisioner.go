@@ -24,7 +24,6 @@ import (
 // Provisioner provisions with one driver.
 type Provisioner struct {
 	config     Config
-	driverName string
 	cluster    *cluster.Cluster
 	sources    sources.Reader
 	protection *sources.Protection
@@ -47,8 +46,7 @@ func New(config Config) (*Provisioner, error) {
 	capabilities := config.Driver.Capabilities()
 	config.Topology.Enabled = config.Topology.Enabled && capabilities.Topology
 	p := &Provisioner{
-		config:     config,
-		driverName: capabilities.DriverName,
+		config: config,
 		cluster: cluster.New(cluster.Config{
 			Client: config.Client, Driver: capabilities, Node: config.Node,
 			Topology: config.Topology.Enabled && config.Node.IsZero(),
@@ -59,28 +57,26 @@ func New(config Config) (*Provisioner, error) {
 	}
 	p.base, p.abandon = context.WithCancelCause(context.Background())
 	p.race = claimrace.New(claimrace.Config{
-		Client: config.Client, Cluster: p.cluster, Driver: config.Driver, Node: config.Node,
+		Cluster: p.cluster, Driver: config.Driver,
 		MinDelay: config.RaceMinDelay, MaxDelay: config.RaceMaxDelay,
 	})
-	if err := p.handleEvents(capabilities); err != nil {
+	if err := p.handleEvents(); err != nil {
 		return nil, fmt.Errorf("provisioner: %w", err)
 	}
 	return p, nil
 }
 
 // handleEvents sets up what adds handlers and indexes to the informers.
-func (p *Provisioner) handleEvents(capabilities plan.Capabilities) (err error) {
+func (p *Provisioner) handleEvents() (err error) {
 	config := p.config
 	if p.protection, err = sources.NewProtection(sources.ProtectionConfig{
-		Client: config.Client, Sources: p.sources, Cluster: p.cluster, Driver: capabilities,
-		Shared: !config.Node.IsZero(), Limiter: backoff[plan.Origin](config),
+		Sources: p.sources, Cluster: p.cluster, Limiter: backoff[plan.Origin](config),
 		Workers: config.ProtectionWorkers, SweepInterval: config.OrphanSweepInterval,
-	}, p.cluster.ClaimInformer()); err != nil {
+	}); err != nil {
 		return err
 	}
 	p.adapter, err = adapter.New(adapter.Config{
-		Base: p.base, Client: config.Client, Cluster: p.cluster, Race: p.race, DriverName: p.driverName,
-		Naming: config.Naming, Node: config.Node, Metrics: config.Metrics,
+		Base: p.base, Cluster: p.cluster, Race: p.race, Naming: config.Naming, Metrics: config.Metrics,
 		Retries: p.retries, RetryMin: config.RetryMin, RetryMax: config.RetryMax, Workers: config.Workers,
 	})
 	return err

@@ -91,18 +91,18 @@ func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*
 func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-chan struct{} {
 	events := record.NewBroadcaster(record.WithContext(p.base))
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.config.Client.CoreV1().Events(metav1.NamespaceAll)})
-	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.driverName})
+	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.cluster.Driver.DriverName})
 	all := p.newVolumes(entries, recorder)
 	all.Resume(work)
-	klog.FromContext(work).Info("Starting provisioner", logkeys.Driver, p.driverName, logkeys.Workers, p.config.Workers)
-	p.cluster.Start(work)
+	klog.FromContext(work).Info("Starting provisioner", logkeys.Driver, p.cluster.Driver.DriverName, logkeys.Workers, p.config.Workers)
+	p.cluster.Informers.StartWithContext(work)
 
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(work))
 	var writer, background sync.WaitGroup
 	writer.Go(func() { entries.Run(writing) })
 	for _, run := range []func(context.Context){p.protection.Run, p.race.Run, all.Run} {
 		background.Go(func() {
-			p.cluster.WaitForSync(work)
+			p.cluster.Informers.WaitForCacheSync(work.Done())
 			run(work)
 		})
 	}
@@ -113,7 +113,7 @@ func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-ch
 		background.Wait()
 		stopWriting()
 		writer.Wait()
-		p.cluster.Shutdown()
+		p.cluster.Informers.Shutdown()
 		events.Shutdown()
 	}()
 	return idle
@@ -121,9 +121,9 @@ func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-ch
 
 func (p *Provisioner) newVolumes(entries *journal.Journal, events record.EventRecorder) *volumes.Volumes {
 	return volumes.New(volumes.Config{
-		Base: p.base, Client: p.config.Client, Cluster: p.cluster, Driver: p.config.Driver,
+		Base: p.base, Cluster: p.cluster, Driver: p.config.Driver,
 		Sources: p.sources, Protection: p.protection, Journal: entries, Events: events, Metrics: p.metrics,
-		Options: p.config.Options, Topology: p.config.Topology, Node: p.config.Node,
+		Options: p.config.Options, Topology: p.config.Topology,
 		Retries: p.retries, RetryMax: p.config.RetryMax,
 	})
 }

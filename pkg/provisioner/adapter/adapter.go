@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -37,14 +36,10 @@ type Race interface {
 type Config struct {
 	// Base bounds the lifetime of operations. The library ends the context of an
 	// operation as soon as it is asked to stop, but a call to the driver should finish.
-	Base       context.Context
-	Client     kubernetes.Interface
-	Cluster    *cluster.Cluster
-	Race       Race
-	DriverName string
-	Naming     plan.Naming
-	// Node to serve, zero for the whole cluster.
-	Node plan.Node
+	Base    context.Context
+	Cluster *cluster.Cluster
+	Race    Race
+	Naming  plan.Naming
 	// Metrics of the library.
 	Metrics metrics.Metrics
 	// Retries of claims by UID and of volumes by name, bounded by RetryMin and
@@ -58,7 +53,6 @@ type Config struct {
 // Adapter is what the library calls.
 type Adapter struct {
 	config    Config
-	migration plan.Migration
 	library   *controller.ProvisionController
 	deletions *deletions
 	// volumes and events are set by Run.
@@ -76,30 +70,33 @@ var (
 // beside other users of Kubernetes clients in this process: the library changes the
 // scheme that all of them share.
 func New(config Config) (*Adapter, error) {
-	claims, volumes := config.Cluster.ClaimInformer(), config.Cluster.VolumeInformer()
-	a := &Adapter{config: config, migration: config.Cluster.Migration(), deletions: newDeletions(volumes.GetStore())}
-	if _, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: a.deletions.gone}); err != nil {
-		return nil, err
-	}
-	requeuer, err := newRequeuer(claims, config.Naming)
+	core := config.Cluster.Informers.Core().V1()
+	volumes := core.PersistentVolumes().Informer()
+	a := &Adapter{config: config, deletions: newDeletions(volumes.GetStore())}
+	requeuer, err := newRequeuer(core.PersistentVolumeClaims().Informer(), config.Naming)
 	if err != nil {
 		return nil, err
 	}
 	a.library = controller.NewProvisionController(
 		config.Base, // events of the last operations are sent after Run's context ends
-		drainingClient{Interface: config.Client, base: config.Base, deletions: a.deletions},
-		config.DriverName,
+		drainingClient{Interface: config.Cluster.Client, base: config.Base, deletions: a.deletions},
+		config.Cluster.Driver.DriverName,
 		a,
-		a.libraryOptions(requeuer)...,
+		a.libraryOptions(requeuer, volumes)...,
 	)
-	_, err = volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: requeuer.volumeGone})
+	_, err = volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+		if volume, ok := cluster.LastKnown(object).(*corev1.PersistentVolume); ok {
+			a.deletions.forget(volume.UID)
+			requeuer.volumeGone(volume.Name)
+		}
+	}})
 	return a, err
 }
 
-func (a *Adapter) libraryOptions(claims cache.SharedIndexInformer) []func(*controller.ProvisionController) error {
+func (a *Adapter) libraryOptions(claims, volumes cache.SharedIndexInformer) []func(*controller.ProvisionController) error {
 	return []func(*controller.ProvisionController) error{
 		controller.LeaderElection(false), // the caller's
-		controller.AdditionalProvisionerNames(a.migration.Names()),
+		controller.AdditionalProvisionerNames(a.config.Cluster.Migration.Names()),
 		controller.AddFinalizer(true),
 		controller.FailedProvisionThreshold(0), // no limit
 		controller.FailedDeleteThreshold(0),
@@ -111,8 +108,8 @@ func (a *Adapter) libraryOptions(claims cache.SharedIndexInformer) []func(*contr
 		controller.VolumeName(func(claim *corev1.PersistentVolumeClaim) string { return a.config.Naming.Name(claim.UID) }),
 		controller.MetricsInstance(a.config.Metrics),
 		controller.ClaimsInformer(claims),
-		controller.VolumesInformer(a.config.Cluster.VolumeInformer()),
-		controller.ClassesInformer(a.config.Cluster.ClassInformer()),
+		controller.VolumesInformer(volumes),
+		controller.ClassesInformer(a.config.Cluster.Informers.Storage().V1().StorageClasses().Informer()),
 	}
 }
 
@@ -157,10 +154,10 @@ func (a *Adapter) withDelay(err error, key string) error {
 // ShouldProvision implements controller.Qualifier. When stopping, the library still
 // takes every claim that is queued; it gets through them without a call.
 func (a *Adapter) ShouldProvision(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
-	if ctx.Err() != nil || a.migration.WaitsForPlugin(claim) {
+	if ctx.Err() != nil || a.config.Cluster.Migration.WaitsForPlugin(claim) {
 		return false
 	}
-	if a.config.Node.Assignment(claim, nil) == plan.AssignedHere {
+	if a.config.Cluster.Node.Assignment(claim, nil) == plan.AssignedHere {
 		a.reportNameConflict(claim)
 		return true
 	}
@@ -185,7 +182,7 @@ func (a *Adapter) reportNameConflict(claim *corev1.PersistentVolumeClaim) {
 // when stopping. A volume does not exist for the driver of another node: deletion
 // there would succeed, and leave the volume behind where it is.
 func (a *Adapter) ShouldDelete(ctx context.Context, volume *corev1.PersistentVolume) bool {
-	return ctx.Err() == nil && a.config.Node.Holds(a.config.Cluster.AsCSI(volume)) && !a.deletions.finished(volume)
+	return ctx.Err() == nil && a.config.Cluster.Node.Holds(a.config.Cluster.AsCSI(volume)) && !a.deletions.finished(volume)
 }
 
 // SupportsBlock implements controller.BlockProvisioner. The driver refuses the

@@ -20,26 +20,21 @@ type drainingClient struct {
 }
 
 func (c drainingClient) CoreV1() typedcorev1.CoreV1Interface {
-	return drainingCore{CoreV1Interface: c.Interface.CoreV1(), drainingClient: c}
+	return drainingCore{c.Interface.CoreV1(), c}
 }
 
 type drainingCore struct {
 	typedcorev1.CoreV1Interface
-	drainingClient drainingClient
+	client drainingClient
 }
 
 func (c drainingCore) PersistentVolumes() typedcorev1.PersistentVolumeInterface {
-	return drainingVolumes{
-		PersistentVolumeInterface: c.CoreV1Interface.PersistentVolumes(),
-		base:                      c.drainingClient.base,
-		deletions:                 c.drainingClient.deletions,
-	}
+	return drainingVolumes{c.CoreV1Interface.PersistentVolumes(), c.client}
 }
 
 type drainingVolumes struct {
 	typedcorev1.PersistentVolumeInterface
-	base      context.Context
-	deletions *deletions
+	client drainingClient
 }
 
 // Create does nothing.
@@ -48,17 +43,17 @@ func (v drainingVolumes) Create(_ context.Context, volume *corev1.PersistentVolu
 }
 
 func (v drainingVolumes) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
-	ctx, cancel := detach(ctx, v.base)
+	ctx, cancel := detach(ctx, v.client.base)
 	defer cancel()
 	return v.PersistentVolumeInterface.Delete(ctx, name, options)
 }
 
 func (v drainingVolumes) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.PersistentVolume, error) {
-	ctx, cancel := detach(ctx, v.base)
+	ctx, cancel := detach(ctx, v.client.base)
 	defer cancel()
 	volume, err := v.PersistentVolumeInterface.Patch(ctx, name, kind, data, options, subresources...)
 	if err == nil {
-		v.deletions.patched(volume)
+		v.client.deletions.patched(volume)
 	}
 	return volume, err
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 // strictClient does nothing after the end of a context, as a real one does.
@@ -47,7 +49,7 @@ func (v strictVolumes) Patch(ctx context.Context, name string, kind types.PatchT
 // The library ends its context when it is asked to stop. A deletion under way is
 // finished nevertheless.
 func TestDeletionIsFinishedWhenStopping(t *testing.T) {
-	volume := releasedVolume("pvc-1", func(volume *corev1.PersistentVolume) { volume.Finalizers = []string{volumeFinalizer} })
+	volume := releasedVolume("pvc-1", func(volume *corev1.PersistentVolume) { volume.Finalizers = []string{plan.VolumeFinalizer} })
 	client := strictClient{fake.NewClientset(volume)}
 	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().PersistentVolumes().Informer()
 	volumes := drainingClient{Interface: client, base: t.Context(), deletions: newDeletions(informer.GetStore())}.CoreV1().PersistentVolumes()

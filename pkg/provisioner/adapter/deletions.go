@@ -5,15 +5,11 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
-
-// volumeFinalizer is the library's, on PersistentVolumes whose volume it deletes.
-const volumeFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 
 // deletions are the PersistentVolumes that this process has deleted and removed its
 // finalizer from. The cache still has them for a while: each change made by a
@@ -32,7 +28,7 @@ func newDeletions(volumes cache.Store) *deletions {
 
 // patched records the result of a patch.
 func (d *deletions) patched(volume *corev1.PersistentVolume) {
-	if volume.UID == "" || volume.DeletionTimestamp == nil || slices.Contains(volume.Finalizers, volumeFinalizer) {
+	if volume.UID == "" || volume.DeletionTimestamp == nil || slices.Contains(volume.Finalizers, plan.VolumeFinalizer) {
 		return
 	}
 	d.mu.Lock()
@@ -61,13 +57,7 @@ func (d *deletions) finished(volume *corev1.PersistentVolume) bool {
 	return ok && object.UID != volume.UID
 }
 
-// gone is a DeleteFunc for PersistentVolumes.
-func (d *deletions) gone(obj any) {
-	if object, ok := cluster.LastKnown(obj).(metav1.Object); ok {
-		d.forget(object.GetUID())
-	}
-}
-
+// forget is for the deletion of a PersistentVolume.
 func (d *deletions) forget(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

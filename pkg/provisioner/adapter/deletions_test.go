@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 // deletedVolume is one that the API server keeps for its finalizers.
@@ -26,7 +28,7 @@ func TestDeletions(t *testing.T) {
 		want bool
 	}{
 		"given up":                 {patched: deletedVolume("kubernetes.io/pv-protection"), want: true},
-		"still to be given up":     {patched: deletedVolume(volumeFinalizer)},
+		"still to be given up":     {patched: deletedVolume(plan.VolumeFinalizer)},
 		"given up and gone":        {patched: deletedVolume(), gone: true, want: true},
 		"given up, not deleted":    {patched: releasedVolume("pvc-1", func(volume *corev1.PersistentVolume) { volume.UID = "uid-1" })},
 		"nobody knows which it is": {patched: func() *corev1.PersistentVolume { v := deletedVolume(); v.UID = ""; return v }()},
@@ -47,7 +49,7 @@ func TestDeletions(t *testing.T) {
 			if test.gone && len(d.done) != 0 {
 				t.Errorf("kept although the volume is gone: %v", d.done)
 			}
-			d.gone(test.patched)
+			d.forget(test.patched.UID)
 			if len(d.done) != 0 {
 				t.Errorf("kept when the volume is gone: %v", d.done)
 			}
@@ -60,7 +62,7 @@ func TestDeletions(t *testing.T) {
 func TestVolumeThatHasLeftTheCache(t *testing.T) {
 	informer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().PersistentVolumes().Informer()
 	d := newDeletions(informer.GetStore())
-	volume := deletedVolume(volumeFinalizer)
+	volume := deletedVolume(plan.VolumeFinalizer)
 	if !d.finished(volume) {
 		t.Error("a volume that is gone is to be deleted")
 	}

@@ -4,10 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -39,13 +37,9 @@ func (r *requeuer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHa
 	return r.SharedIndexInformer.AddEventHandlerWithResyncPeriod(handler, resync)
 }
 
-// volumeGone is a DeleteFunc for PersistentVolumes.
-func (r *requeuer) volumeGone(object any) {
-	volume, ok := cluster.LastKnown(object).(metav1.Object)
-	if !ok {
-		return
-	}
-	claims, err := r.GetIndexer().ByIndex(nameIndex, volume.GetName())
+// volumeGone is for the deletion of a PersistentVolume.
+func (r *requeuer) volumeGone(name string) {
+	claims, err := r.GetIndexer().ByIndex(nameIndex, name)
 	if err != nil {
 		return // there is no such index
 	}

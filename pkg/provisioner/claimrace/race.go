@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -39,11 +38,9 @@ type Driver interface {
 
 // Config of a Race.
 type Config struct {
-	Client  kubernetes.Interface
+	// Cluster.Node gets claims; it only takes part with Node.Immediate.
 	Cluster *cluster.Cluster
 	Driver  Driver
-	// Node that claims are assigned to; it only takes part with Node.Immediate.
-	Node plan.Node
 	// MinDelay and MaxDelay bound the delay before a try, of which a random part
 	// is used. It doubles with each try that is lost.
 	MinDelay, MaxDelay time.Duration
@@ -61,7 +58,7 @@ type Race struct {
 // New returns a Race. Without Node.Immediate it ignores all claims.
 func New(config Config) *Race {
 	r := &Race{config: config, entered: map[string]bool{}}
-	if config.Node.Immediate {
+	if config.Cluster.Node.Immediate {
 		limiter := jittered{workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.MinDelay, config.MaxDelay)}
 		r.queue = workqueue.NewTypedRateLimitingQueueWithConfig[string](limiter,
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "contest"}) // the name in the metrics
@@ -81,7 +78,7 @@ func (j jittered) When(key string) time.Duration {
 
 // Enter queues a claim that has no selected node, once.
 func (r *Race) Enter(claim *corev1.PersistentVolumeClaim) {
-	if r.config.Node.Immediate && claim.Annotations[plan.SelectedNodeAnnotation] == "" && r.config.Cluster.Wants(claim) {
+	if r.config.Cluster.Node.Immediate && claim.Annotations[plan.SelectedNodeAnnotation] == "" && r.config.Cluster.Wants(claim) {
 		r.enter(cache.MetaObjectToName(claim).String())
 	}
 }
@@ -97,7 +94,7 @@ func (r *Race) enter(key string) {
 
 // Run tries for claims until ctx ends. The caches must be filled.
 func (r *Race) Run(ctx context.Context) {
-	if !r.config.Node.Immediate {
+	if !r.config.Cluster.Node.Immediate {
 		return
 	}
 	var group sync.WaitGroup
@@ -150,7 +147,7 @@ func (r *Race) try(ctx context.Context, key string) (requeue bool, err error) {
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	if err != nil || r.config.Node.Assignment(claim, class) != plan.Unassigned {
+	if err != nil || r.config.Cluster.Node.Assignment(claim, class) != plan.Unassigned {
 		return false, err
 	}
 	if !r.hasSource(claim) {
@@ -174,7 +171,7 @@ func (r *Race) hasSource(claim *corev1.PersistentVolumeClaim) bool {
 		return true // the node that wins the claim reports it
 	}
 	volume, err := r.config.Cluster.Volume(source.Spec.VolumeName)
-	return err == nil && r.config.Node.Holds(r.config.Cluster.AsCSI(volume))
+	return err == nil && r.config.Cluster.Node.Holds(r.config.Cluster.AsCSI(volume))
 }
 
 // fits asks a driver that has GET_CAPACITY.
@@ -189,7 +186,7 @@ func (r *Race) fits(ctx context.Context, claim *corev1.PersistentVolumeClaim, cl
 	}
 	capacity, err := r.config.Driver.GetCapacity(ctx, &csi.GetCapacityRequest{
 		Parameters:         parsed.Parameters,
-		AccessibleTopology: &csi.Topology{Segments: r.config.Node.Segment},
+		AccessibleTopology: &csi.Topology{Segments: r.config.Cluster.Node.Segment},
 	})
 	if err != nil {
 		failure := plan.NewFailure("GetCapacity", capabilities.DriverName, err, plan.Redactor(nil))
@@ -200,11 +197,11 @@ func (r *Race) fits(ctx context.Context, claim *corev1.PersistentVolumeClaim, cl
 
 // assign writes this node's name on the claim, unless the claim has changed.
 func (r *Race) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim) (requeue bool, err error) {
-	patch, err := cluster.MetadataPatch(claim, "annotations", map[string]string{plan.SelectedNodeAnnotation: r.config.Node.Name})
+	patch, err := cluster.MetadataPatch(claim, "annotations", map[string]string{plan.SelectedNodeAnnotation: r.config.Cluster.Node.Name})
 	if err != nil {
 		return false, err
 	}
-	_, err = r.config.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).
+	_, err = r.config.Cluster.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).
 		Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	switch {
 	case err == nil:

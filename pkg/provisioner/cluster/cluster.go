@@ -39,64 +39,37 @@ type Config struct {
 
 // Cluster reads from the Kubernetes API.
 type Cluster struct {
-	config    Config
-	migration plan.Migration
-	informers informers.SharedInformerFactory
+	Config
+	// Migration is the in-tree plugin that the driver has taken over.
+	Migration plan.Migration
+	// Informers take handlers and indexes until they are started.
+	Informers informers.SharedInformerFactory
 	classes   storagelisters.StorageClassLister
 	claims    corelisters.PersistentVolumeClaimLister
 	volumes   corelisters.PersistentVolumeLister
-	// nodes are only watched with Config.Topology.
-	nodes nodes
-	// attachments are only watched for a driver that attaches volumes.
-	attachments attachments
 }
 
-// New returns a Cluster whose caches are empty until Start.
+// New returns a Cluster whose caches are empty until its Informers are started.
 func New(config Config) *Cluster {
 	factory := informers.NewSharedInformerFactoryWithOptions(config.Client, ResyncPeriod, informers.WithTransform(newTrimmer().trim))
 	c := &Cluster{
-		config:    config,
-		migration: plan.NewMigration(config.Driver.DriverName),
-		informers: factory,
+		Config:    config,
+		Migration: plan.NewMigration(config.Driver.DriverName),
+		Informers: factory,
 		classes:   factory.Storage().V1().StorageClasses().Lister(),
 		claims:    factory.Core().V1().PersistentVolumeClaims().Lister(),
 		volumes:   factory.Core().V1().PersistentVolumes().Lister(),
 	}
+	// What is watched has an informer before the start.
 	if config.Topology {
-		c.nodes = newNodes(factory)
+		c.nodes().Informer()
+		c.csiNodes().Informer()
 	}
 	if config.Driver.Attach {
-		c.attachments = newAttachments(factory)
+		c.attachments().Informer()
 	}
 	return c
 }
-
-// Start fills the caches, until ctx ends.
-func (c *Cluster) Start(ctx context.Context) { c.informers.StartWithContext(ctx) }
-
-// WaitForSync returns when the caches are filled or ctx ends.
-func (c *Cluster) WaitForSync(ctx context.Context) { c.informers.WaitForCacheSync(ctx.Done()) }
-
-// Shutdown waits for the informers, after the end of Start's context.
-func (c *Cluster) Shutdown() { c.informers.Shutdown() }
-
-// ClaimInformer is for handlers and indexes, to be added before Start.
-func (c *Cluster) ClaimInformer() cache.SharedIndexInformer {
-	return c.informers.Core().V1().PersistentVolumeClaims().Informer()
-}
-
-// VolumeInformer is for handlers, to be added before Start.
-func (c *Cluster) VolumeInformer() cache.SharedIndexInformer {
-	return c.informers.Core().V1().PersistentVolumes().Informer()
-}
-
-// ClassInformer is for handlers, to be added before Start.
-func (c *Cluster) ClassInformer() cache.SharedIndexInformer {
-	return c.informers.Storage().V1().StorageClasses().Informer()
-}
-
-// Migration is the in-tree plugin that the driver has taken over.
-func (c *Cluster) Migration() plan.Migration { return c.migration }
 
 // Class returns a StorageClass from the cache, translated for the driver.
 func (c *Cluster) Class(ctx context.Context, name string) (*storagev1.StorageClass, error) {
@@ -104,7 +77,7 @@ func (c *Cluster) Class(ctx context.Context, name string) (*storagev1.StorageCla
 	if err != nil {
 		return nil, err
 	}
-	class, _, err = c.migration.Class(klog.FromContext(ctx), class)
+	class, _, err = c.Migration.Class(klog.FromContext(ctx), class)
 	return class, err
 }
 
@@ -120,37 +93,34 @@ func (c *Cluster) Volume(name string) (*corev1.PersistentVolume, error) {
 
 // LiveClaim reads a claim from the API server, nil if there is none.
 func (c *Cluster) LiveClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	claim, err := c.config.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return claim, nil
+	return live(c.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{}))
 }
 
 // LiveVolume reads a PersistentVolume from the API server, nil if there is none.
 func (c *Cluster) LiveVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	volume, err := c.config.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	return live(c.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
+}
+
+// live is nil for an object that does not exist.
+func live[Object any](object *Object, err error) (*Object, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return volume, nil
+	return object, nil
 }
 
 // Wants reports whether the driver provisions a claim.
 func (c *Cluster) Wants(claim *corev1.PersistentVolumeClaim) bool {
-	return c.migration.Wants(claim, c.config.Driver.DriverName)
+	return c.Migration.Wants(claim, c.Driver.DriverName)
 }
 
 // AsCSI translates a PersistentVolume for the driver. One that cannot be translated
 // is not the driver's and stays as it is.
 func (c *Cluster) AsCSI(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
-	translated, err := c.migration.Volume(klog.Background(), volume)
+	translated, err := c.Migration.Volume(klog.Background(), volume)
 	if err != nil {
 		return volume
 	}
@@ -160,7 +130,7 @@ func (c *Cluster) AsCSI(volume *corev1.PersistentVolume) *corev1.PersistentVolum
 // OnOtherNode reports whether a volume is known to be on another node than the one
 // that is served.
 func (c *Cluster) OnOtherNode(volume *corev1.PersistentVolume) bool {
-	return volume.Spec.NodeAffinity != nil && !c.config.Node.Holds(c.AsCSI(volume))
+	return volume.Spec.NodeAffinity != nil && !c.Node.Holds(c.AsCSI(volume))
 }
 
 // Holder is the name of a PersistentVolume with a handle of the driver, other than
@@ -175,7 +145,7 @@ func (c *Cluster) Holder(handle, except string) (string, error) {
 		if volume.Name == except || c.OnOtherNode(volume) {
 			continue
 		}
-		if c.migration.Same(klog.Background(), volume, c.config.Driver.DriverName, handle) {
+		if c.Migration.Same(klog.Background(), volume, c.Driver.DriverName, handle) {
 			return volume.Name, nil
 		}
 	}

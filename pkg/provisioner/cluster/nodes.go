@@ -7,9 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	storagelisters "k8s.io/client-go/listers/storage/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	storageinformers "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -18,19 +17,10 @@ import (
 // ErrNodeGone is wrapped when the selected node does not exist.
 var ErrNodeGone = errors.New("the selected node is gone")
 
-type nodes struct {
-	nodes    corelisters.NodeLister
-	csiNodes storagelisters.CSINodeLister
-	synced   []cache.InformerSynced
-}
+func (c *Cluster) nodes() coreinformers.NodeInformer { return c.Informers.Core().V1().Nodes() }
 
-func newNodes(factory informers.SharedInformerFactory) nodes {
-	core, csi := factory.Core().V1().Nodes(), factory.Storage().V1().CSINodes()
-	return nodes{
-		nodes:    core.Lister(),
-		csiNodes: csi.Lister(),
-		synced:   []cache.InformerSynced{core.Informer().HasSynced, csi.Informer().HasSynced},
-	}
+func (c *Cluster) csiNodes() storageinformers.CSINodeInformer {
+	return c.Informers.Storage().V1().CSINodes()
 }
 
 // Segment returns a node's segment of the driver's topology. A driver that has
@@ -40,18 +30,18 @@ func (c *Cluster) Segment(ctx context.Context, name string) (plan.Segment, error
 	if err := c.waitForNodes(ctx); err != nil {
 		return nil, err
 	}
-	node, err := c.nodes.nodes.Get(name)
+	node, err := c.nodes().Lister().Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w: %s", ErrNodeGone, name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	csiNode, err := c.nodes.csiNodes.Get(name)
+	csiNode, err := c.csiNodes().Lister().Get(name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	driver := c.config.Driver.DriverName
+	driver := c.Driver.DriverName
 	segment, err := plan.NodeSegment(driver, csiNode, node.Labels)
 	if err == nil && segment == nil {
 		err = fmt.Errorf("%w: CSI driver %s has not reported the topology of node %s; is its node plugin running there?", plan.ErrClaim, driver, name)
@@ -65,15 +55,15 @@ func (c *Cluster) Segments(ctx context.Context) ([]plan.Segment, error) {
 	if err := c.waitForNodes(ctx); err != nil {
 		return nil, err
 	}
-	all, err := c.nodes.nodes.List(labels.Everything())
+	all, err := c.nodes().Lister().List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	return plan.NodeSegments(c.config.Driver.DriverName, all, c.nodes.csiNodes.Get), nil
+	return plan.NodeSegments(c.Driver.DriverName, all, c.csiNodes().Lister().Get), nil
 }
 
 func (c *Cluster) waitForNodes(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), c.nodes.synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), c.nodes().Informer().HasSynced, c.csiNodes().Informer().HasSynced) {
 		return fmt.Errorf("look up the topology of nodes: %w", context.Cause(ctx))
 	}
 	return nil

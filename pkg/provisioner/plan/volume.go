@@ -19,8 +19,9 @@ const (
 	modifySecretNamespaceAnnotation = "volume.kubernetes.io/controller-modify-secret-namespace"
 	provisionedByAnnotation         = "pv.kubernetes.io/provisioned-by"
 
-	// volumeFinalizer keeps a PersistentVolume until its volume is deleted.
-	volumeFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
+	// VolumeFinalizer is the library's. It keeps a PersistentVolume until its volume is
+	// deleted.
+	VolumeFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 )
 
 // Volume is the PersistentVolume of a response. If the volume must not be used, it
@@ -60,7 +61,7 @@ func (d draft) template() *corev1.PersistentVolume {
 	annotations := annotations(secrets)
 	annotations[provisionedByAnnotation] = class.Provisioner
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: d.pvName, Annotations: annotations, Finalizers: []string{volumeFinalizer}},
+		ObjectMeta: metav1.ObjectMeta{Name: d.pvName, Annotations: annotations, Finalizers: []string{VolumeFinalizer}},
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:                   claim.Spec.AccessModes,
 			MountOptions:                  class.MountOptions,

@@ -3,37 +3,19 @@ package sources
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// Cluster reads claims and their volumes.
-type Cluster interface {
-	Claim(namespace, name string) (*corev1.PersistentVolumeClaim, error)
-	Volume(name string) (*corev1.PersistentVolume, error)
-	// AsCSI translates a volume of an in-tree plugin.
-	AsCSI(volume *corev1.PersistentVolume) *corev1.PersistentVolume
-	// Wants reports whether the driver provisions a claim.
-	Wants(claim *corev1.PersistentVolumeClaim) bool
-}
-
-// drivers look up the driver of an origin.
-type drivers struct {
-	own     string
-	sources Reader
-	cluster Cluster
-}
-
 // foreign reports whether an origin is known to be another driver's. That driver's
 // provisioner may be filling a volume from it for a claim that is gone. An origin of
 // no known driver is not foreign, or nothing would ever release it.
-func (d drivers) foreign(ctx context.Context, origin plan.Origin) (foreign bool, err error) {
+func (p *Protection) foreign(ctx context.Context, origin plan.Origin) (foreign bool, err error) {
 	if origin.Kind == plan.ClaimOrigin {
-		foreign, err = d.foreignClaim(origin)
+		foreign, err = p.foreignClaim(origin)
 	} else {
-		foreign, err = d.foreignSnapshot(ctx, origin)
+		foreign, err = p.foreignSnapshot(ctx, origin)
 	}
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -41,25 +23,25 @@ func (d drivers) foreign(ctx context.Context, origin plan.Origin) (foreign bool,
 	return foreign, err
 }
 
-func (d drivers) foreignSnapshot(ctx context.Context, origin plan.Origin) (bool, error) {
-	snapshot, err := d.sources.Snapshot(ctx, origin)
+func (p *Protection) foreignSnapshot(ctx context.Context, origin plan.Origin) (bool, error) {
+	snapshot, err := p.config.Sources.Snapshot(ctx, origin)
 	if err != nil || snapshot.ContentName() == "" {
 		return false, err
 	}
-	content, err := d.sources.SnapshotContent(ctx, snapshot.ContentName())
-	return err == nil && content.Spec.Driver != d.own, err
+	content, err := p.config.Sources.SnapshotContent(ctx, snapshot.ContentName())
+	return err == nil && content.Spec.Driver != p.config.Cluster.Driver.DriverName, err
 }
 
-func (d drivers) foreignClaim(origin plan.Origin) (bool, error) {
-	claim, err := d.cluster.Claim(origin.Namespace, origin.Name)
+func (p *Protection) foreignClaim(origin plan.Origin) (bool, error) {
+	claim, err := p.config.Cluster.Claim(origin.Namespace, origin.Name)
 	if err != nil || claim.Spec.VolumeName == "" {
 		return false, err
 	}
-	volume, err := d.cluster.Volume(claim.Spec.VolumeName)
+	volume, err := p.config.Cluster.Volume(claim.Spec.VolumeName)
 	if err != nil {
 		return false, err
 	}
 	// Only the driver that has taken over an in-tree plugin clones its volumes.
-	source := d.cluster.AsCSI(volume).Spec.CSI
-	return source == nil || source.Driver != d.own, nil
+	source := p.config.Cluster.AsCSI(volume).Spec.CSI
+	return source == nil || source.Driver != p.config.Cluster.Driver.DriverName, nil
 }

@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -19,12 +18,6 @@ const (
 	SnapshotFinalizer = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 )
 
-// finalizers are those of origins.
-type finalizers struct {
-	client  kubernetes.Interface
-	sources Reader
-}
-
 func finalizerOf(origin plan.Origin) string {
 	if origin.Kind == plan.SnapshotOrigin {
 		return SnapshotFinalizer
@@ -32,11 +25,11 @@ func finalizerOf(origin plan.Origin) string {
 	return CloningFinalizer
 }
 
-// set adds or removes the finalizer and leaves all others alone.
-func (f finalizers) set(ctx context.Context, origin plan.Origin, present bool) error {
+// setFinalizer adds or removes the finalizer and leaves all others alone.
+func (p *Protection) setFinalizer(ctx context.Context, origin plan.Origin, present bool) error {
 	finalizer := finalizerOf(origin)
 	for {
-		object, err := f.get(ctx, origin)
+		object, err := p.get(ctx, origin)
 		if apierrors.IsNotFound(err) && !present {
 			return nil
 		}
@@ -54,25 +47,25 @@ func (f finalizers) set(ctx context.Context, origin plan.Origin, present bool) e
 		if err != nil {
 			return err
 		}
-		if err = f.patch(ctx, origin, patch); !apierrors.IsConflict(err) {
+		if err = p.patch(ctx, origin, patch); !apierrors.IsConflict(err) {
 			return err
 		}
 	}
 }
 
-func (f finalizers) get(ctx context.Context, origin plan.Origin) (metav1.Object, error) {
+func (p *Protection) get(ctx context.Context, origin plan.Origin) (metav1.Object, error) {
 	if origin.Kind == plan.SnapshotOrigin {
-		return f.sources.snapshots(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
+		return p.config.Sources.snapshots(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
 	}
-	return f.client.CoreV1().PersistentVolumeClaims(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
+	return p.config.Cluster.Client.CoreV1().PersistentVolumeClaims(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
 }
 
-func (f finalizers) patch(ctx context.Context, origin plan.Origin, patch []byte) (err error) {
+func (p *Protection) patch(ctx context.Context, origin plan.Origin, patch []byte) (err error) {
 	if origin.Kind == plan.SnapshotOrigin {
-		_, err = f.sources.snapshots(origin.Namespace).Patch(ctx, origin.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err = p.config.Sources.snapshots(origin.Namespace).Patch(ctx, origin.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	}
-	_, err = f.client.CoreV1().PersistentVolumeClaims(origin.Namespace).
+	_, err = p.config.Cluster.Client.CoreV1().PersistentVolumeClaims(origin.Namespace).
 		Patch(ctx, origin.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -21,13 +21,10 @@ const originIndex = "origin"
 
 // ProtectionConfig configures a Protection.
 type ProtectionConfig struct {
-	Client  kubernetes.Interface
 	Sources Reader
-	Cluster Cluster
-	Driver  plan.Capabilities
-	// Shared is set where other processes of the same driver protect origins too.
+	// Cluster.Node is set where other processes of the same driver protect origins too.
 	// Their holds are not known here: only a sweep finds what they left behind.
-	Shared bool
+	Cluster *cluster.Cluster
 	// Limiter delays failed removals.
 	Limiter workqueue.TypedRateLimiter[plan.Origin]
 	// Workers remove finalizers concurrently.
@@ -39,11 +36,9 @@ type ProtectionConfig struct {
 // Protection keeps the origins of volumes from being deleted, with a finalizer, until
 // no claim and no unfinished volume needs them.
 type Protection struct {
-	config     ProtectionConfig
-	finalizers finalizers
-	drivers    drivers
-	claims     cache.Indexer
-	queue      workqueue.TypedRateLimitingInterface[plan.Origin]
+	config ProtectionConfig
+	claims cache.Indexer
+	queue  workqueue.TypedRateLimitingInterface[plan.Origin]
 
 	mu    sync.Mutex
 	holds map[plan.Origin]*hold
@@ -60,26 +55,28 @@ type hold struct {
 
 // NewProtection adds an index and a handler to the informer of claims, which must not
 // have started.
-func NewProtection(config ProtectionConfig, claims cache.SharedIndexInformer) (*Protection, error) {
+func NewProtection(config ProtectionConfig) (*Protection, error) {
+	claims := config.Cluster.Informers.Core().V1().PersistentVolumeClaims().Informer()
 	if err := claims.AddIndexers(cache.Indexers{originIndex: indexOrigin}); err != nil {
 		return nil, err
 	}
 	p := &Protection{
-		config:     config,
-		finalizers: finalizers{client: config.Client, sources: config.Sources},
-		drivers:    drivers{own: config.Driver.DriverName, sources: config.Sources, cluster: config.Cluster},
-		claims:     claims.GetIndexer(),
+		config: config,
+		claims: claims.GetIndexer(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(config.Limiter,
 			workqueue.TypedRateLimitingQueueConfig[plan.Origin]{Name: "protected"}),
 		holds: map[plan.Origin]*hold{},
 	}
-	if config.Shared {
+	if p.shared() {
 		// Their claims are left to the process that serves them, and to the sweep.
 		return p, nil
 	}
 	_, err := claims.AddEventHandler(p.handler())
 	return p, err
 }
+
+// shared is true where each node has a process that protects origins.
+func (p *Protection) shared() bool { return !p.config.Cluster.Node.IsZero() }
 
 // indexOrigin is the cache.IndexFunc of originIndex.
 func indexOrigin(object any) ([]string, error) {
@@ -112,7 +109,7 @@ func (p *Protection) Hold(ctx context.Context, origin plan.Origin, volume string
 	h := p.lock(origin)
 	defer h.mu.Unlock()
 	h.add(volume)
-	if err := p.finalizers.set(ctx, origin, true); err != nil {
+	if err := p.setFinalizer(ctx, origin, true); err != nil {
 		return fmt.Errorf("%w: protect %s: %w", plan.ErrSource, origin, err)
 	}
 	return nil
@@ -194,12 +191,12 @@ func (p *Protection) removeUnneeded(ctx context.Context, origin plan.Origin) err
 	foreign := false
 	if !h.own {
 		var err error
-		if foreign, err = p.drivers.foreign(ctx, origin); err != nil {
+		if foreign, err = p.foreign(ctx, origin); err != nil {
 			return fmt.Errorf("look up the driver of %s: %w", origin, err)
 		}
 	}
 	if !foreign {
-		if err := p.finalizers.set(ctx, origin, false); err != nil {
+		if err := p.setFinalizer(ctx, origin, false); err != nil {
 			return fmt.Errorf("remove finalizer %s of %s: %w", finalizerOf(origin), origin, err)
 		}
 	}

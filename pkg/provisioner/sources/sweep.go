@@ -20,7 +20,7 @@ func (p *Protection) sweep(ctx context.Context) {
 	var suspects map[plan.Origin]bool
 	for ctx.Err() == nil {
 		found := p.protectedClaims()
-		if p.config.Driver.Snapshots {
+		if p.config.Cluster.Driver.Snapshots {
 			found = append(found, p.protectedSnapshots(ctx)...)
 		}
 		suspects = p.queueOrphans(found, suspects)
@@ -37,8 +37,8 @@ func (p *Protection) sweep(ctx context.Context) {
 func (p *Protection) queueOrphans(found []plan.Origin, suspects map[plan.Origin]bool) map[plan.Origin]bool {
 	next := map[plan.Origin]bool{}
 	for _, origin := range found {
-		unneeded := !p.config.Shared || p.seemsUnneeded(origin)
-		if unneeded && (!p.config.Shared || suspects[origin]) {
+		unneeded := !p.shared() || p.seemsUnneeded(origin)
+		if unneeded && (!p.shared() || suspects[origin]) {
 			p.queue.Add(origin)
 		}
 		next[origin] = unneeded

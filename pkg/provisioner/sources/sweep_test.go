@@ -5,10 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -34,11 +34,13 @@ func TestOrphansAreSeenTwiceWhereOthersProtect(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset()
-			claims := informers.NewSharedInformerFactory(client, 0).Core().V1().PersistentVolumeClaims().Informer()
+			config := cluster.Config{Client: fake.NewClientset()}
+			if test.shared {
+				config.Node.Name = "node-1"
+			}
 			p, err := NewProtection(ProtectionConfig{
-				Client: client, Shared: test.shared, Limiter: workqueue.DefaultTypedControllerRateLimiter[plan.Origin](),
-			}, claims)
+				Cluster: cluster.New(config), Limiter: workqueue.DefaultTypedControllerRateLimiter[plan.Origin](),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,6 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/connection"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
@@ -17,28 +16,23 @@ import (
 )
 
 // calls are the driver's, with their secrets.
-type calls struct {
-	driver Driver
-	client kubernetes.Interface
-}
-
-func (c calls) driverName() string { return c.driver.Capabilities().DriverName }
+type calls struct{ config Config }
 
 // create calls CreateVolume. Nothing keeps the secrets.
 func (c calls) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*csi.CreateVolumeResponse, controller.ProvisioningState, error) {
 	request := proto.CloneOf(creation.Request)
 	request.Secrets = secrets
-	response, err := c.driver.CreateVolume(withMigrated(ctx, creation.Migrated), request)
+	response, err := c.config.Driver.CreateVolume(withMigrated(ctx, creation.Migrated), request)
 	if err != nil {
-		return nil, creation.FailedState(err), plan.NewFailure("CreateVolume", c.driverName(), err, plan.Redactor(secrets))
+		return nil, creation.FailedState(err), plan.NewFailure("CreateVolume", c.config.Cluster.Driver.DriverName, err, plan.Redactor(secrets))
 	}
 	return response, controller.ProvisioningInBackground, nil
 }
 
 // delete calls DeleteVolume.
 func (c calls) delete(ctx context.Context, request *csi.DeleteVolumeRequest, migrated bool) error {
-	if _, err := c.driver.DeleteVolume(withMigrated(ctx, migrated), request); err != nil {
-		return plan.NewFailure("DeleteVolume", c.driverName(), err, plan.Redactor(request.GetSecrets()))
+	if _, err := c.config.Driver.DeleteVolume(withMigrated(ctx, migrated), request); err != nil {
+		return plan.NewFailure("DeleteVolume", c.config.Cluster.Driver.DriverName, err, plan.Redactor(request.GetSecrets()))
 	}
 	return nil
 }
@@ -55,7 +49,7 @@ func (c calls) readSecret(ctx context.Context, ref plan.SecretRef, namedBy strin
 		return nil, nil
 	}
 	// client-go would log the whole object.
-	secret, err := c.client.CoreV1().Secrets(ref.Namespace).Get(klog.NewContext(ctx, klog.Logger{}), ref.Name, metav1.GetOptions{})
+	secret, err := c.config.Cluster.Client.CoreV1().Secrets(ref.Namespace).Get(klog.NewContext(ctx, klog.Logger{}), ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", plan.DescribeSecret(plan.ProvisionerSecret, ref, namedBy), err)
 	}

@@ -26,7 +26,9 @@ type cleaner struct {
 	tracker *tracker
 }
 
-func (c *cleaner) run(ctx context.Context) {
+// Run cleans up after claims and processes that are gone, until ctx ends. The caches
+// must be filled.
+func (c *cleaner) Run(ctx context.Context) {
 	due := map[string]time.Time{}
 	tick := time.NewTicker(cleanupInterval)
 	defer tick.Stop()
@@ -35,7 +37,7 @@ func (c *cleaner) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			entries := c.tracker.journal.Entries()
+			entries := c.config.Journal.Entries()
 			c.tracker.observe(now, entries)
 			for name := range due {
 				if _, found := entries[name]; !found {
@@ -56,7 +58,7 @@ func (c *cleaner) run(ctx context.Context) {
 func (c *cleaner) check(name string) time.Duration {
 	// Read only while no try is under way: one may have finished since the entries
 	// were listed, and the volume may already be deleted.
-	data := c.tracker.journal.Entry(name)
+	data := c.config.Journal.Entry(name)
 	if data == nil {
 		return 0
 	}
@@ -174,7 +176,7 @@ func (c *cleaner) saveOrphan(ctx context.Context, creation *plan.Creation, respo
 		return state, err
 	}
 	// For a try that knows the claim from the cache.
-	c.tracker.deleted.add(volume.Name, time.Now())
+	c.tracker.deleted.Set(volume.Name, nil, deletedPeriod)
 	return c.saver.discard(ctx, creation, volume.Spec.CSI.VolumeHandle, refused)
 }
 
@@ -193,7 +195,7 @@ func (c *cleaner) undo(ctx context.Context, creation *plan.Creation) error {
 	if err == nil {
 		// A driver that creates one volume of a name for all nodes has not created a
 		// second one here.
-		err = c.config.Node.CheckTopology(volume)
+		err = c.config.Cluster.Node.CheckTopology(volume)
 	}
 	if err != nil {
 		c.report(creation.Template.Spec.ClaimRef, fmt.Errorf("%w; nothing was deleted, and %w", err, errOtherNode))

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
@@ -22,13 +21,6 @@ type Driver interface {
 	DeleteVolume(context.Context, *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error)
 }
 
-// Protection keeps the origins of volumes from being deleted.
-type Protection interface {
-	Adopt(origin plan.Origin, volume string)
-	Hold(ctx context.Context, origin plan.Origin, volume string) error
-	Release(origin plan.Origin, volume string)
-}
-
 // Topology says how volumes are placed. The zero Topology ignores the driver's.
 type Topology struct {
 	// Enabled places volumes.
@@ -41,19 +33,16 @@ type Topology struct {
 type Config struct {
 	// Base bounds the lifetime of cleanups under way.
 	Base       context.Context
-	Client     kubernetes.Interface
 	Cluster    *cluster.Cluster
 	Driver     Driver
 	Sources    sources.Reader
-	Protection Protection
+	Protection *sources.Protection
 	Journal    *journal.Journal
 	Events     record.EventRecorder
 	Metrics    *Metrics
 	// Options of every volume; Options.Driver is read from Driver for each claim.
 	Options  plan.Options
 	Topology Topology
-	// Node to serve, zero for the whole cluster.
-	Node plan.Node
 	// Retries delays failed cleanups, by volume name, up to RetryMax.
 	Retries  workqueue.TypedRateLimiter[string]
 	RetryMax time.Duration

@@ -3,7 +3,6 @@ package volumes
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -12,37 +11,37 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 // deleter deletes the volumes of PersistentVolumes.
 type deleter struct {
+	config  Config
 	calls   calls
 	tracker *tracker
-	cluster *cluster.Cluster
 }
 
-func (d *deleter) delete(ctx context.Context, volume *corev1.PersistentVolume) error {
+// Delete deletes the volume of a PersistentVolume. Every error is retried.
+func (d *deleter) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
 	if err := d.tracker.beforeDeletion(ctx, volume); err != nil {
 		return err
 	}
-	if !d.cluster.Migration().MayDelete(volume) {
+	if !d.config.Cluster.Migration.MayDelete(volume) {
 		return &controller.IgnoredError{Reason: "the in-tree plugin has not left it to a CSI driver"}
 	}
 	migrated := volume.Spec.CSI == nil
-	volume, err := d.cluster.Migration().Volume(klog.FromContext(ctx), volume)
+	volume, err := d.config.Cluster.Migration.Volume(klog.FromContext(ctx), volume)
 	if err != nil {
 		return err
 	}
 	source := volume.Spec.CSI
-	if driver := d.calls.driverName(); source == nil || source.Driver != driver {
+	if driver := d.config.Cluster.Driver.DriverName; source == nil || source.Driver != driver {
 		return &controller.IgnoredError{Reason: "it is not a volume of CSI driver " + driver}
 	}
 	if source.VolumeHandle == "" {
 		return fmt.Errorf("%w: %s has no volume handle", plan.ErrVolume, volume.Name)
 	}
-	if err := d.cluster.CheckDetached(ctx, volume); err != nil {
+	if err := d.config.Cluster.CheckDetached(ctx, volume); err != nil {
 		return err
 	}
 	secrets, err := d.secrets(ctx, volume)
@@ -50,7 +49,7 @@ func (d *deleter) delete(ctx context.Context, volume *corev1.PersistentVolume) e
 		return err
 	}
 	// Before the call, for a concurrent try to create the volume.
-	d.tracker.deleted.add(volume.Name, time.Now())
+	d.tracker.deleted.Set(volume.Name, nil, deletedPeriod)
 	if err := d.calls.delete(ctx, &csi.DeleteVolumeRequest{VolumeId: source.VolumeHandle, Secrets: secrets}, migrated); err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func (d *deleter) secrets(ctx context.Context, volume *corev1.PersistentVolume) 
 }
 
 func (d *deleter) classSecret(ctx context.Context, volume *corev1.PersistentVolume) (plan.SecretRef, error) {
-	class, err := d.cluster.Class(ctx, volume.Spec.StorageClassName)
+	class, err := d.config.Cluster.Class(ctx, volume.Spec.StorageClassName)
 	if apierrors.IsNotFound(err) {
 		return plan.SecretRef{}, nil
 	}

@@ -25,11 +25,11 @@ func TestAgeOfTheOldestNote(t *testing.T) {
 		}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &tracker{metrics: NewMetrics(), started: resumed}
+			s := &tracker{config: Config{Metrics: NewMetrics()}, started: resumed}
 			s.unsaved.add("a", "handle")
 			s.observe(now, test.entries)
 			registry := prometheus.NewRegistry()
-			registry.MustRegister(s.metrics.Collectors()...)
+			registry.MustRegister(s.config.Metrics.Collectors()...)
 			families, err := registry.Gather()
 			if err != nil {
 				t.Fatal(err)

@@ -15,15 +15,15 @@ import (
 
 // creator creates the volumes of claims.
 type creator struct {
-	gatherer   gatherer
+	config     Config
 	calls      calls
 	saver      *saver
 	tracker    *tracker
-	cluster    *cluster.Cluster
 	unfinished unfinished
 }
 
-func (c *creator) provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+// Provision creates and saves the volume of a claim.
+func (c *creator) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	volume, state, err := c.try(ctx, options)
 	c.unfinished.record(options.PVName, state)
 	return volume, state, err
@@ -46,7 +46,7 @@ func (c *creator) try(ctx context.Context, options controller.ProvisionOptions) 
 		c.tracker.settle(creation, state, err)
 		return volume, state, err
 	}
-	creation, err := c.gatherer.gather(ctx, options)
+	creation, err := c.gather(ctx, options)
 	if err != nil {
 		return nil, c.unfinished.reschedule(name, err), err
 	}
@@ -79,14 +79,14 @@ func (c *creator) create(ctx context.Context, creation *plan.Creation, secrets m
 // cache can still have it after its volume is gone. The API server is only asked
 // where that is likely.
 func (c *creator) checkStale(ctx context.Context, claim *corev1.PersistentVolumeClaim, name string) error {
-	if c.tracker.journal.Entry(name) != nil {
+	if c.config.Journal.Entry(name) != nil {
 		// The volume may exist and must be finished, claim or no claim.
 		return nil
 	}
-	if claim.DeletionTimestamp == nil && !c.tracker.deleted.has(name) {
+	if claim.DeletionTimestamp == nil && !c.tracker.wasDeleted(name) {
 		return nil
 	}
-	live, err := c.cluster.LiveClaim(ctx, claim.Namespace, claim.Name)
+	live, err := c.config.Cluster.LiveClaim(ctx, claim.Namespace, claim.Name)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the claim: %w", err)

@@ -9,12 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -44,11 +42,9 @@ type refusedError struct{ error }
 // saver turns the driver's response into a saved PersistentVolume, or deletes a volume
 // that cannot be used.
 type saver struct {
+	config  Config
 	calls   calls
 	tracker *tracker
-	cluster *cluster.Cluster
-	node    plan.Node
-	client  kubernetes.Interface
 }
 
 // accept returns the PersistentVolume of a response, or deletes a volume that cannot
@@ -59,7 +55,7 @@ func (s *saver) accept(ctx context.Context, creation *plan.Creation, response *c
 		state, err := s.discard(ctx, creation, response.GetVolume().GetVolumeId(), err)
 		return nil, state, err
 	}
-	if err := s.node.CheckTopology(volume); err != nil {
+	if err := s.config.Cluster.Node.CheckTopology(volume); err != nil {
 		state, err := s.discardMisplaced(ctx, creation, volume, err)
 		return nil, state, err
 	}
@@ -73,14 +69,14 @@ func (s *saver) accept(ctx context.Context, creation *plan.Creation, response *c
 // no reason to delete the volume: an admission policy can be corrected, and the volume
 // may be a directory with somebody's data.
 func (s *saver) save(ctx context.Context, creation *plan.Creation, volume *corev1.PersistentVolume) (controller.ProvisioningState, error) {
-	form, err := s.cluster.Migration().Saved(creation, volume)
+	form, err := s.config.Cluster.Migration.Saved(creation, volume)
 	if err != nil {
 		return s.discard(ctx, creation, volume.Spec.CSI.VolumeHandle, err)
 	}
-	_, err = s.client.CoreV1().PersistentVolumes().Create(ctx, form, metav1.CreateOptions{})
+	_, err = s.config.Cluster.Client.CoreV1().PersistentVolumes().Create(ctx, form, metav1.CreateOptions{})
 	switch {
 	case err == nil:
-		s.tracker.deleted.forget(volume.Name) // an earlier volume of this name
+		s.tracker.deleted.Delete(volume.Name) // an earlier volume of this name
 		klog.FromContext(ctx).V(2).Info("Created volume", logkeys.PVC, klog.KRef(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name),
 			logkeys.PV, volume.Name, logkeys.VolumeHandle, volume.Spec.CSI.VolumeHandle)
 		return controller.ProvisioningFinished, nil
@@ -110,11 +106,11 @@ func (s *saver) saveCreated(ctx context.Context, creation *plan.Creation) (*core
 // checkNotHeld reads the cache, which has every PersistentVolume that existed when
 // this process started.
 func (s *saver) checkNotHeld(volume *corev1.PersistentVolume) error {
-	holder, err := s.cluster.Holder(volume.Spec.CSI.VolumeHandle, volume.Name)
+	holder, err := s.config.Cluster.Holder(volume.Spec.CSI.VolumeHandle, volume.Name)
 	switch {
 	case err != nil || holder == "":
 		return err
-	case s.tracker.deleted.has(holder):
+	case s.tracker.wasDeleted(holder):
 		return fmt.Errorf("PersistentVolume %s, which is for the same volume, is being deleted", holder)
 	}
 	return fmt.Errorf("%w that CSI driver %s created for this claim: %s", errHeld, volume.Spec.CSI.Driver, holder)
@@ -123,16 +119,16 @@ func (s *saver) checkNotHeld(volume *corev1.PersistentVolume) error {
 // resolveConflict decides what becomes of a volume when a PersistentVolume of its
 // name exists.
 func (s *saver) resolveConflict(ctx context.Context, creation *plan.Creation, volume *corev1.PersistentVolume) (controller.ProvisioningState, error) {
-	existing, err := s.client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{})
+	existing, err := s.config.Cluster.Client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{})
 	if err != nil {
 		return controller.ProvisioningInBackground, fmt.Errorf("PersistentVolume %s exists already, read it: %w", volume.Name, err)
 	}
-	if s.cluster.OnOtherNode(existing) {
+	if s.config.Cluster.OnOtherNode(existing) {
 		// It is not for the volume on this node.
 		return s.discard(ctx, creation, volume.Spec.CSI.VolumeHandle, fmt.Errorf("%w: PersistentVolume %s exists already", errOtherNode, volume.Name))
 	}
 	if plan.Saved(existing, volume) {
-		if existing.DeletionTimestamp == nil && !s.tracker.deleted.has(volume.Name) {
+		if existing.DeletionTimestamp == nil && !s.tracker.wasDeleted(volume.Name) {
 			return controller.ProvisioningFinished, nil
 		}
 		// Its volume was deleted, and this try has created it anew. The new one needs a
@@ -141,7 +137,7 @@ func (s *saver) resolveConflict(ctx context.Context, creation *plan.Creation, vo
 		return controller.ProvisioningInBackground, errors.Join(deleting, s.tracker.forgetCreated(ctx, volume.Name))
 	}
 	taken := fmt.Errorf("%w: PersistentVolume %s exists already and is not this claim's", plan.ErrClaim, volume.Name)
-	if s.cluster.Migration().Same(klog.FromContext(ctx), existing, volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle) {
+	if s.config.Cluster.Migration.Same(klog.FromContext(ctx), existing, volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle) {
 		return controller.ProvisioningFinished, fmt.Errorf("%w; it is for the same volume that CSI driver %s created for this claim, which was not deleted",
 			taken, volume.Spec.CSI.Driver)
 	}
@@ -165,7 +161,7 @@ func (s *saver) discard(ctx context.Context, creation *plan.Creation, handle str
 		// Without a handle nothing can be deleted.
 		return controller.ProvisioningFinished, cause
 	}
-	holder, err := s.cluster.Holder(handle, "")
+	holder, err := s.config.Cluster.Holder(handle, "")
 	if err != nil {
 		return controller.ProvisioningInBackground, fmt.Errorf("%w; it was not deleted: %w", cause, err)
 	}

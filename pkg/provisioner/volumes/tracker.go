@@ -3,48 +3,45 @@ package volumes
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
+
+// deletedPeriod is longer than the lag of any cache.
+const deletedPeriod = 10 * time.Minute
 
 // tracker tracks unfinished volumes: in the journal, so that the next process finds
 // them, and in memory.
 type tracker struct {
-	journal    *journal.Journal
-	protection Protection
-	metrics    *Metrics
-	cluster    *cluster.Cluster
-	node       plan.Node
-	driver     string
-	started    time.Time
+	config  Config
+	started time.Time
 
 	// unsaved are the created volumes without a PersistentVolume.
 	unsaved unsaved
 	// busy are the volumes that are being worked on.
 	busy busy
-	// deleted are the volumes that were deleted recently.
-	deleted recent
+	// deleted are the volumes that were deleted recently, by name.
+	deleted *expiring.Expiring
 }
 
-// resume takes over the entries of an earlier process and protects the origins.
-func (t *tracker) resume(ctx context.Context) {
-	for name, data := range t.journal.Entries() {
+// Resume takes over the unfinished volumes of an earlier process and protects their
+// origins.
+func (t *tracker) Resume(ctx context.Context) {
+	for name, data := range t.config.Journal.Entries() {
 		creation, err := plan.RestoreCreation(data)
 		if err != nil {
 			continue // reported by the cleaner
 		}
-		t.protection.Adopt(creation.Origin, name)
+		t.config.Protection.Adopt(creation.Origin, name)
 		if creation.Response != nil {
 			t.unsaved.add(name, creation.Handle())
 		}
@@ -58,18 +55,18 @@ func (t *tracker) resume(ctx context.Context) {
 func (t *tracker) begin(ctx context.Context, creation *plan.Creation) error {
 	name := creation.Request.GetName()
 	creation.Began = time.Now().UTC().Truncate(time.Second)
-	if earlier, err := plan.RestoreCreation(t.journal.Entry(name)); err == nil {
+	if earlier, err := plan.RestoreCreation(t.config.Journal.Entry(name)); err == nil {
 		creation.Began = earlier.Began
 	}
 	data, err := creation.Store()
 	if err != nil {
 		return err
 	}
-	if err = t.protection.Hold(ctx, creation.Origin, name); err == nil {
-		err = t.journal.Begin(ctx, name, data)
+	if err = t.config.Protection.Hold(ctx, creation.Origin, name); err == nil {
+		err = t.config.Journal.Begin(ctx, name, data)
 	}
-	if err != nil && t.journal.Entry(name) == nil {
-		t.protection.Release(creation.Origin, name)
+	if err != nil && t.config.Journal.Entry(name) == nil {
+		t.config.Protection.Release(creation.Origin, name)
 	}
 	return err
 }
@@ -79,7 +76,7 @@ func (t *tracker) settle(creation *plan.Creation, state controller.ProvisioningS
 	if state == controller.ProvisioningInBackground {
 		return
 	}
-	recorded, readErr := plan.RestoreCreation(t.journal.Entry(creation.Request.GetName()))
+	recorded, readErr := plan.RestoreCreation(t.config.Journal.Entry(creation.Request.GetName()))
 	if err != nil && readErr == nil && !proto.Equal(recorded.Request, creation.Request) {
 		// The entry is of an earlier try with another request. Its volume may be why
 		// this request failed.
@@ -91,8 +88,8 @@ func (t *tracker) settle(creation *plan.Creation, state controller.ProvisioningS
 func (t *tracker) end(creation *plan.Creation) {
 	name := creation.Request.GetName()
 	t.unsaved.forget(name)
-	t.journal.End(name)
-	t.protection.Release(creation.Origin, name)
+	t.config.Journal.End(name)
+	t.config.Protection.Release(creation.Origin, name)
 }
 
 // created returns a volume that an earlier try or process could not save, nil if
@@ -101,7 +98,7 @@ func (t *tracker) created(name string) *plan.Creation {
 	if !t.unsaved.has(name) {
 		return nil
 	}
-	creation, err := plan.RestoreCreation(t.journal.Entry(name))
+	creation, err := plan.RestoreCreation(t.config.Journal.Entry(name))
 	if err != nil || creation.Response == nil {
 		return nil
 	}
@@ -118,7 +115,7 @@ func (t *tracker) recordCreated(ctx context.Context, creation *plan.Creation) er
 	if err != nil {
 		return err
 	}
-	return t.journal.Amend(ctx, name, data)
+	return t.config.Journal.Amend(ctx, name, data)
 }
 
 // forgetCreated removes the driver's response from the entry of a volume that is
@@ -134,7 +131,7 @@ func (t *tracker) forgetCreated(ctx context.Context, name string) error {
 		return err
 	}
 	t.unsaved.forget(name)
-	return t.journal.Amend(ctx, name, data)
+	return t.config.Journal.Amend(ctx, name, data)
 }
 
 // beforeDeletion removes the entry of a volume that is about to be deleted. The
@@ -145,7 +142,7 @@ func (t *tracker) beforeDeletion(ctx context.Context, volume *corev1.PersistentV
 		return err
 	}
 	for name, handle := range t.unsaved.all() {
-		if !t.cluster.Migration().Same(klog.FromContext(ctx), volume, t.driver, handle) {
+		if !t.config.Cluster.Migration.Same(klog.FromContext(ctx), volume, t.config.Cluster.Driver.DriverName, handle) {
 			continue
 		}
 		if !t.busy.start(name) {
@@ -163,41 +160,46 @@ func (t *tracker) beforeDeletion(ctx context.Context, volume *corev1.PersistentV
 // endSaved returns when the journal has no entry of this volume any more.
 func (t *tracker) endSaved(ctx context.Context, volume *corev1.PersistentVolume) error {
 	name := volume.Name
-	if t.journal.Entry(name) == nil || !t.busy.start(name) {
+	if t.config.Journal.Entry(name) == nil || !t.busy.start(name) {
 		return nil // a try creates it anew
 	}
 	defer t.busy.end(name)
-	creation, err := plan.RestoreCreation(t.journal.Entry(name))
+	creation, err := plan.RestoreCreation(t.config.Journal.Entry(name))
 	if err != nil {
 		return nil // of a later version, left as it is
 	}
 	if volume.DeletionTimestamp != nil {
 		// The cache lacks the attribute that identifies the saving process.
-		if volume, err = t.cluster.LiveVolume(ctx, name); err != nil {
+		if volume, err = t.config.Cluster.LiveVolume(ctx, name); err != nil {
 			return err
 		}
 	}
 	if t.remains(volume, nil, creation) != plan.RemainsSaved {
 		return nil
 	}
-	if err := t.journal.Remove(ctx, name); err != nil {
+	if err := t.config.Journal.Remove(ctx, name); err != nil {
 		return fmt.Errorf("volume %s was saved: %w", name, err)
 	}
 	t.end(creation)
 	return nil
 }
 
+func (t *tracker) wasDeleted(name string) bool {
+	_, deleted := t.deleted.Get(name)
+	return deleted
+}
+
 // remains decides what becomes of an unfinished volume. A PersistentVolume whose
 // volume was deleted at the driver does not count: it is about to go, and not that of
 // a volume created anew since.
 func (t *tracker) remains(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, creation *plan.Creation) plan.Remains {
-	if volume != nil && t.deleted.has(volume.Name) {
+	if volume != nil && t.wasDeleted(volume.Name) {
 		volume = nil
 	}
 	if volume != nil {
-		volume = t.cluster.AsCSI(volume)
+		volume = t.config.Cluster.AsCSI(volume)
 	}
-	return t.node.Abandoned(volume, claim, creation.Template)
+	return t.config.Cluster.Node.Abandoned(volume, claim, creation.Template)
 }
 
 // observe updates the metrics. Entries of unknown age count from the start of this
@@ -213,45 +215,32 @@ func (t *tracker) observe(now time.Time, entries map[string][]byte) {
 			oldest = began
 		}
 	}
-	t.metrics.entries.Set(float64(len(entries)))
-	t.metrics.unsaved.Set(float64(len(t.unsaved.all())))
-	t.metrics.oldest.Set(now.Sub(oldest).Seconds())
+	t.config.Metrics.entries.Set(float64(len(entries)))
+	t.config.Metrics.unsaved.Set(float64(len(t.unsaved.all())))
+	t.config.Metrics.oldest.Set(now.Sub(oldest).Seconds())
 }
 
 // unsaved are the handles of created volumes whose PersistentVolumes could not be
 // saved yet, by name. The journal has the responses.
-type unsaved struct {
-	mu      sync.Mutex
-	handles map[string]string
-}
+type unsaved struct{ handles sync.Map }
 
 // add returns false if the volume is there already.
 func (u *unsaved) add(name, handle string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.handles == nil {
-		u.handles = map[string]string{}
-	}
-	old, found := u.handles[name]
-	u.handles[name] = handle
+	old, found := u.handles.Swap(name, handle)
 	return !found || old != handle
 }
 
-func (u *unsaved) forget(name string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.handles, name)
-}
+func (u *unsaved) forget(name string) { u.handles.Delete(name) }
 
 func (u *unsaved) has(name string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, found := u.handles[name]
+	_, found := u.handles.Load(name)
 	return found
 }
 
 func (u *unsaved) all() map[string]string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return maps.Clone(u.handles)
+	all := map[string]string{}
+	for name, handle := range u.handles.Range {
+		all[name.(string)] = handle.(string)
+	}
+	return all
 }
