@@ -75,7 +75,7 @@ func FuzzMountTable(f *testing.F) {
 			last[i.Mountpoint] = i
 		}
 		for target, want := range last {
-			if got, err := lastAt(strings.NewReader(table), target); err != nil || *got != *want {
+			if got, err := lastAt([]byte(table), target); err != nil || *got != *want {
 				t.Fatalf("%q has %+v, %v at %q, want %+v", table, got, err, target, want)
 			}
 		}

@@ -236,10 +236,6 @@ func (o Options) dataFor(v version, addr netip.Addr, noLock bool) string {
 }
 
 func (o Options) setsLocking() bool {
-	for _, name := range []string{"lock", "nolock", "local_lock"} {
-		if _, ok := o.value(name); ok {
-			return true
-		}
-	}
-	return false
+	_, ok := o.value("lock", "nolock", "local_lock")
+	return ok
 }

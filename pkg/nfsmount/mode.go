@@ -26,10 +26,7 @@ func (k *Kernel) SetMode(ctx context.Context, e Entry, mode volume.Mode) error {
 		return fmt.Errorf("%w: the server does not let this node give %s mode %s; "+
 			"export with no_root_squash, or set the mode on the server: %w", volume.ErrRefused, e.Source, mode, err)
 	}
-	if kind := usageError(err); err != nil && kind != nil {
-		err = fmt.Errorf("%w: %w", kind, err)
-	}
-	return err
+	return usageError(err)
 }
 
 // setMode changes the mode of a directory unless it has it already.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -185,10 +186,8 @@ func (o Options) String() string {
 func (o Options) value(names ...string) (string, bool) {
 	for i := len(o.data) - 1; i >= 0; i-- {
 		got, value, _ := strings.Cut(o.data[i], "=")
-		for _, name := range names {
-			if got == name {
-				return value, true
-			}
+		if slices.Contains(names, got) {
+			return value, true
 		}
 	}
 	return "", false

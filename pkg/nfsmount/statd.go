@@ -13,17 +13,11 @@ import (
 func statdRegistered(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", portRPCBind))
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return false
-		}
-	}
-	port, err := getPort(conn, program{100024, 1}, ipprotoUDP) // lockd talks to statd over UDP
+	var port uint32
+	var local prober
+	_, err := local.connect(ctx, "tcp", "127.0.0.1", portRPCBind, question{put: func(conn net.Conn) (err error) {
+		port, err = getPort(conn, program{100024, 1}, ipprotoUDP) // lockd talks to statd over UDP
+		return err
+	}})
 	return err == nil && port != 0
 }

@@ -1,23 +1,18 @@
 package nfsmount
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
-
-// maxLine of the mount table: overlays with many layers have long lines.
-const maxLine = 1 << 20
 
 // Mounts implements Mounter.
 func (k *Kernel) Mounts(context.Context) ([]Entry, error) {
@@ -63,12 +58,12 @@ func isPlain(target string) bool {
 
 // infoAt is the last mount at target, nil if there is none.
 func infoAt(target string) (*mountinfo.Info, error) {
-	table, err := os.Open("/proc/self/mountinfo")
+	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
 	info, err := lastAt(table, target)
-	if err = errors.Join(err, table.Close()); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
 	return info, nil
@@ -76,18 +71,12 @@ func infoAt(target string) (*mountinfo.Info, error) {
 
 // lastAt parses only lines that may match target: parsing hundreds of mounts takes
 // longer than mounting one.
-func lastAt(table io.Reader, target string) (*mountinfo.Info, error) {
+func lastAt(table []byte, target string) (*mountinfo.Info, error) {
 	var lines bytes.Buffer
-	all := bufio.NewScanner(table)
-	all.Buffer(nil, maxLine)
-	all.Split(wholeLines)
-	for all.Scan() {
-		if mayBeAt(all.Bytes(), target) {
-			lines.Write(all.Bytes())
+	for line := range bytes.Lines(table) {
+		if mayBeAt(line, target) {
+			lines.Write(line)
 		}
-	}
-	if err := all.Err(); err != nil {
-		return nil, err
 	}
 	infos, err := mountinfo.GetMountsFromReader(&lines, func(i *mountinfo.Info) (skip, stop bool) {
 		return i.Mountpoint != target, false
@@ -96,18 +85,6 @@ func lastAt(table io.Reader, target string) (*mountinfo.Info, error) {
 		return nil, err
 	}
 	return infos[len(infos)-1], nil
-}
-
-// wholeLines is bufio.ScanLines that keeps the newlines.
-func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
-	end := bytes.IndexByte(data, '\n') + 1
-	if end == 0 && atEOF {
-		end = len(data)
-	}
-	if end == 0 {
-		return 0, nil, nil
-	}
-	return end, data[:end], nil
 }
 
 // mayBeAt looks at the mount point in a line of the mount table, the fifth field
@@ -123,9 +100,7 @@ func mayBeAt(line []byte, target string) bool {
 
 func entryOf(i *mountinfo.Info) Entry {
 	e := Entry{Target: i.Mountpoint, Source: i.Source, FSType: i.FSType, Root: i.Root}
-	for _, opt := range splitOptions(i.Options) {
-		e.ReadOnly = e.ReadOnly || opt == "ro"
-	}
+	e.ReadOnly = slices.Contains(splitOptions(i.Options), "ro")
 	if e.IsNFS() {
 		e.Server = serverOf(i)
 	}

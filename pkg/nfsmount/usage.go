@@ -27,26 +27,26 @@ func (k *Kernel) Usage(ctx context.Context, e Entry) (Usage, error) {
 	if err == nil {
 		return u, nil
 	}
-	if kind := usageError(err); kind != nil {
-		err = fmt.Errorf("%w: %w", kind, err)
-	}
-	return Usage{}, fmt.Errorf("ask %s (%s) for the file system at %s: %w", e.Server, e.Source, e.Target, err)
+	return Usage{}, fmt.Errorf("ask %s (%s) for the file system at %s: %w", e.Server, e.Source, e.Target, usageError(err))
 }
 
-// usageError maps an error of statfs(2) to its meaning. Only unrecoverable errors count
+// usageError adds to an error of statfs(2) its meaning. Only unrecoverable errors count
 // as stale: on a soft mount, a server that is down for a while gives EIO, and pods must
 // not lose the mount for that.
 func usageError(err error) error {
+	var kind error
 	switch {
 	case errors.Is(err, errNoAnswer), errors.Is(err, unix.EIO), errors.Is(err, unix.ETIMEDOUT),
 		errors.Is(err, unix.EHOSTDOWN), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EAGAIN):
-		return volume.ErrUnreachable
+		kind = volume.ErrUnreachable
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return volume.ErrAccessDenied
+		kind = volume.ErrAccessDenied
 	case mountutils.IsCorruptedMnt(err):
-		return volume.ErrStale
+		kind = volume.ErrStale
+	default:
+		return err
 	}
-	return nil
+	return fmt.Errorf("%w: %w", kind, err)
 }
 
 func (k *Kernel) usage(ctx context.Context, e Entry) (Usage, error) {

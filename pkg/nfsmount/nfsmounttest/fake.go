@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,12 +66,11 @@ func (f *Fake) MountCalls() int {
 
 // Mount implements nfsmount.Mounter.
 func (f *Fake) Mount(ctx context.Context, m nfsmount.Mount) error {
-	if err := f.wait(ctx, m.Export.Server); err != nil {
-		return fmt.Errorf("mount %s at %s: %w", m.Source(), m.Target, err)
+	err := f.wait(ctx, m.Export.Server)
+	if err == nil {
+		err = f.mount(m)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.mountLocked(m); err != nil {
+	if err != nil {
 		return fmt.Errorf("mount %s at %s: %w", m.Source(), m.Target, err)
 	}
 	return nil
@@ -92,8 +92,10 @@ func (f *Fake) wait(ctx context.Context, server string) error {
 	return nil
 }
 
-func (f *Fake) mountLocked(m nfsmount.Mount) error {
-	if !slices.ContainsFunc(f.servers(), func(s string) bool { return s == m.Export.Server }) {
+func (f *Fake) mount(m nfsmount.Mount) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(f.exports)), func(e volume.Export) bool { return e.Server == m.Export.Server }) {
 		return fmt.Errorf("%w: no server %s", volume.ErrUnreachable, m.Export.Server)
 	}
 	dir, err := f.serverDir(m)
@@ -116,14 +118,6 @@ func (f *Fake) mountLocked(m nfsmount.Mount) error {
 		Server: m.Export.Server,
 	})
 	return nil
-}
-
-func (f *Fake) servers() []string {
-	var servers []string
-	for e := range f.exports {
-		servers = append(servers, e.Server)
-	}
-	return servers
 }
 
 func (f *Fake) serverDir(m nfsmount.Mount) (string, error) {
@@ -186,26 +180,22 @@ func (f *Fake) MountAt(_ context.Context, target string) (nfsmount.Entry, bool, 
 }
 
 // check finds a mount stale when its directory is gone from the server.
-func (f *Fake) check(target string) error {
+func (f *Fake) check(e nfsmount.Entry) error {
 	f.mu.Lock()
-	server := ""
-	if at := f.find(target); at >= 0 {
-		server = f.table[at].Server
-	}
-	_, hangs := f.hanging[server]
+	_, hangs := f.hanging[e.Server]
 	f.mu.Unlock()
 	if hangs {
-		return fmt.Errorf("check %s: %w: %s is hanging", target, volume.ErrUnreachable, server)
+		return fmt.Errorf("check %s: %w: %s is hanging", e.Target, volume.ErrUnreachable, e.Server)
 	}
-	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("check %s: %w", target, volume.ErrStale)
+	if _, err := os.Stat(e.Target); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("check %s: %w", e.Target, volume.ErrStale)
 	}
 	return nil
 }
 
 // SetMode implements nfsmount.Mounter.
 func (f *Fake) SetMode(_ context.Context, e nfsmount.Entry, mode volume.Mode) error {
-	if err := f.check(e.Target); err != nil {
+	if err := f.check(e); err != nil {
 		return err
 	}
 	return os.Chmod(e.Target, mode.FileMode())
@@ -213,7 +203,7 @@ func (f *Fake) SetMode(_ context.Context, e nfsmount.Entry, mode volume.Mode) er
 
 // Usage implements nfsmount.Mounter with the usage of the local file system.
 func (f *Fake) Usage(_ context.Context, e nfsmount.Entry) (nfsmount.Usage, error) {
-	if err := f.check(e.Target); err != nil {
+	if err := f.check(e); err != nil {
 		return nfsmount.Usage{}, err
 	}
 	var st unix.Statfs_t
