@@ -216,15 +216,14 @@ func (c *Cache) inTable(dir string) nfsmount.Entry {
 
 func (c *Cache) unmount(e *entry) {
 	ctx := context.WithoutCancel(c.ctx)
-	var errs []error
+	var err error
 	if e.kept != nil {
-		errs = append(errs, e.kept.Close())
+		err = e.kept.Close()
 	}
 	if e.root != nil {
-		errs = append(errs, e.root.Close())
+		err = errors.Join(err, e.root.Close())
 	}
-	err := errors.Join(errors.Join(errs...), c.cfg.Mounter.Unmount(ctx, e.dir), os.Remove(e.dir))
-	if err != nil {
+	if err = errors.Join(err, c.cfg.Mounter.Unmount(ctx, e.dir), os.Remove(e.dir)); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to unmount an export", logkeys.Source, e.export.String(), logkeys.Target, e.dir)
 	}
 }

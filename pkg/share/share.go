@@ -21,18 +21,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Mounter is what the cache needs of nfsmount.Mounter.
-type Mounter interface {
-	Mount(ctx context.Context, m nfsmount.Mount) error
-	Unmount(ctx context.Context, target string) error
-	Mounts(ctx context.Context) ([]nfsmount.Entry, error)
-	MountAt(ctx context.Context, target string) (e nfsmount.Entry, mounted bool, err error)
-	Usage(ctx context.Context, e nfsmount.Entry) (nfsmount.Usage, error)
-}
-
 // Config of a Cache.
 type Config struct {
-	Mounter Mounter
+	Mounter nfsmount.Mounter
 	// Dir is where the mount points are made. It belongs to this cache alone: whatever
 	// is mounted there at the start is unmounted.
 	Dir string
@@ -87,7 +78,7 @@ func (c *Cache) Dir() string { return c.cfg.Dir }
 
 // clean unmounts everything below dir and removes the empty mount points. It removes
 // no directory with content: after a failed unmount that would be user data.
-func clean(ctx context.Context, m Mounter, dir string) error {
+func clean(ctx context.Context, m nfsmount.Mounter, dir string) error {
 	table, err := m.Mounts(ctx)
 	if err != nil {
 		return err
@@ -127,24 +118,20 @@ func ownOptions() []string {
 // handle must be released. Errors: those of nfsmount.Mounter, and
 // volume.ErrUnreachable when the mount takes long; it continues for the next caller.
 func (c *Cache) Acquire(ctx context.Context, export volume.Export, options []string) (*Handle, error) {
-	opts, err := nfsmount.ParseOptions(slices.Concat(options, ownOptions()))
-	if err != nil {
-		return nil, err
-	}
-	return c.acquire(ctx, export, opts, false)
+	return c.acquire(ctx, export, options, false)
 }
 
 // AcquireAny is Acquire for callers who do not know the options that the export was
 // used with: any existing mount of it will do.
 func (c *Cache) AcquireAny(ctx context.Context, export volume.Export, fallback []string) (*Handle, error) {
-	opts, err := nfsmount.ParseOptions(slices.Concat(fallback, ownOptions()))
+	return c.acquire(ctx, export, fallback, true)
+}
+
+func (c *Cache) acquire(ctx context.Context, export volume.Export, options []string, anyWillDo bool) (*Handle, error) {
+	opts, err := nfsmount.ParseOptions(slices.Concat(options, ownOptions()))
 	if err != nil {
 		return nil, err
 	}
-	return c.acquire(ctx, export, opts, true)
-}
-
-func (c *Cache) acquire(ctx context.Context, export volume.Export, opts nfsmount.Options, anyWillDo bool) (*Handle, error) {
 	h, err := c.use(ctx, export, opts, anyWillDo)
 	if errors.Is(err, volume.ErrStale) {
 		// use has invalidated the mount, so this makes a new one.
