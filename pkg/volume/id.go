@@ -96,12 +96,7 @@ func splitSlashID(s string) []string {
 }
 
 func parseIDParts(parts []string) (ID, error) {
-	share := parts[1]
-	if strings.HasPrefix(share, "/") {
-		return ID{}, fmt.Errorf("%w: share %q is absolute", ErrInvalid, share)
-	}
-	// An empty share is the root of a server, whose slash is trimmed in IDs.
-	export, err := ParseExport(parts[0], "/"+share)
+	export, err := parseExportParts(parts)
 	if err != nil {
 		return ID{}, err
 	}
@@ -116,4 +111,13 @@ func parseIDParts(parts []string) (ID, error) {
 	}
 	id.OnDelete, err = ParseOnDelete(parts[4])
 	return id, err
+}
+
+// parseExportParts reads the first two parts of an ID. An empty share is the root of a
+// server, whose slash is trimmed in IDs.
+func parseExportParts(parts []string) (Export, error) {
+	if strings.HasPrefix(parts[1], "/") {
+		return Export{}, fmt.Errorf("%w: share %q is absolute", ErrInvalid, parts[1])
+	}
+	return ParseExport(parts[0], "/"+parts[1])
 }

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -78,14 +79,6 @@ func parseSnapshotParts(parts []string, group bool) (SnapshotID, error) {
 	return id, nil
 }
 
-// parseExportParts reads the first two parts of an ID.
-func parseExportParts(parts []string) (Export, error) {
-	if strings.HasPrefix(parts[1], "/") {
-		return Export{}, fmt.Errorf("%w: share %q is absolute", ErrInvalid, parts[1])
-	}
-	return ParseExport(parts[0], "/"+parts[1])
-}
-
 // SnapshotParams are the parameters of a VolumeSnapshotClass.
 type SnapshotParams struct {
 	// Export of the snapshot; nil for that of the volume.
@@ -104,13 +97,9 @@ func ParseSnapshotParams(in map[string]string) (SnapshotParams, error) {
 }
 
 func parseSnapshotParams(values map[string]string) (SnapshotParams, error) {
-	for key := range values {
-		switch {
-		case key == KeyServer, key == KeyShare, key == strings.ToLower(KeyMountOptions):
-		case strings.HasPrefix(key, "csi.storage.k8s.io/"):
-		default:
-			return SnapshotParams{}, fmt.Errorf("%w: unknown parameter %q, must be one of %s, %s, %s", ErrInvalid, key, KeyServer, KeyShare, KeyMountOptions)
-		}
+	maps.DeleteFunc(values, func(key, _ string) bool { return strings.HasPrefix(key, "csi.storage.k8s.io/") })
+	if err := checkKnown(values, []string{KeyServer, KeyShare, KeyMountOptions}, "parameter"); err != nil {
+		return SnapshotParams{}, err
 	}
 	p := SnapshotParams{MountOptions: values[strings.ToLower(KeyMountOptions)]}
 	server, share := values[KeyServer], values[KeyShare]
