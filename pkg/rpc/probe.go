@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	csirpc "github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -30,14 +30,11 @@ func NewProber(endpoint string) (*Prober, error) {
 
 // Check returns why the driver is not ready, or nil.
 func (p *Prober) Check(ctx context.Context) error {
-	resp, err := csi.NewIdentityClient(p.conn).Probe(ctx, &csi.ProbeRequest{})
-	if err != nil {
-		return err
+	ready, err := csirpc.Probe(ctx, p.conn)
+	if err == nil && !ready {
+		err = errors.New("the driver is not ready")
 	}
-	if ready := resp.GetReady(); ready != nil && !ready.GetValue() {
-		return errors.New("the driver is not ready")
-	}
-	return nil
+	return err
 }
 
 // Close ends the connection.

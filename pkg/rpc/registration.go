@@ -34,6 +34,7 @@ type RegistrationConfig struct {
 // kubelet watches a directory for sockets and asks each what it is
 // (k8s.io/kubelet/pkg/apis/pluginregistration/v1).
 type Registration struct {
+	registerapi.UnimplementedRegistrationServer
 	cfg    RegistrationConfig
 	ln     net.Listener
 	grpc   *grpc.Server
@@ -51,7 +52,7 @@ func NewRegistration(ctx context.Context, cfg RegistrationConfig) (*Registration
 		return nil, fmt.Errorf("registration: %w", err)
 	}
 	r := &Registration{cfg: cfg, ln: ln, grpc: grpc.NewServer(), refuse: make(chan error, 1)}
-	registerapi.RegisterRegistrationServer(r.grpc, &registrationServer{cfg: cfg, refuse: r.refuse})
+	registerapi.RegisterRegistrationServer(r.grpc, r)
 	return r, nil
 }
 
@@ -74,29 +75,25 @@ func (r *Registration) Run(ctx context.Context) error {
 	return err
 }
 
-type registrationServer struct {
-	registerapi.UnimplementedRegistrationServer
-	cfg    RegistrationConfig
-	refuse chan<- error
-}
-
-func (s *registrationServer) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
+// GetInfo implements registerapi.RegistrationServer.
+func (r *Registration) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
 	return &registerapi.PluginInfo{
 		Type:     registerapi.CSIPlugin,
-		Name:     s.cfg.DriverName,
-		Endpoint: s.cfg.SocketPath,
+		Name:     r.cfg.DriverName,
+		Endpoint: r.cfg.SocketPath,
 		// The version of the plugin API, not of the CSI spec.
 		SupportedVersions: []string{"1.0.0"},
 	}, nil
 }
 
-func (s *registrationServer) NotifyRegistrationStatus(ctx context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+// NotifyRegistrationStatus implements registerapi.RegistrationServer.
+func (r *Registration) NotifyRegistrationStatus(ctx context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	if status.GetPluginRegistered() {
-		klog.FromContext(ctx).Info("Kubelet registered the driver", logkeys.Driver, s.cfg.DriverName)
+		klog.FromContext(ctx).Info("Kubelet registered the driver", logkeys.Driver, r.cfg.DriverName)
 		return &registerapi.RegistrationStatusResponse{}, nil
 	}
 	select {
-	case s.refuse <- fmt.Errorf("%w: %s", ErrNotRegistered, status.GetError()):
+	case r.refuse <- fmt.Errorf("%w: %s", ErrNotRegistered, status.GetError()):
 	default:
 	}
 	return &registerapi.RegistrationStatusResponse{}, nil
