@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,9 +61,7 @@ type Server struct {
 // Listen validates cfg and binds its address, so that a bad address or a port in use is
 // an error at the start.
 func Listen(cfg Config) (*Server, error) {
-	if cfg.MetricsPath == "" {
-		cfg.MetricsPath = defaultMetricsPath
-	}
+	cfg.MetricsPath = cmp.Or(cfg.MetricsPath, defaultMetricsPath)
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
