@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +14,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
 
 // App is the whole program.
@@ -109,11 +107,15 @@ func (a *App) provision(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.telemetry.register(p.Collectors()...); err != nil {
+	publisher, err := newPublisher(ctx, a.config, driver)
+	if err != nil {
 		return err
 	}
-	publisher, err := a.publisher(ctx, driver)
-	if err != nil {
+	collectors := p.Collectors()
+	if publisher != nil {
+		collectors = append(collectors, publisher)
+	}
+	if err := a.telemetry.register(collectors...); err != nil {
 		return err
 	}
 	work := func(lead context.Context) error { return workers(lead, ctx, p, publisher) }
@@ -149,43 +151,23 @@ func (a *App) connect(ctx context.Context) (*csiclient.Client, error) {
 }
 
 func (a *App) provisioner(driver *csiclient.Client) (*provisioner.Provisioner, error) {
+	name := driver.Capabilities().DriverName
+	options := a.config.Options
+	options.Identity = newIdentity(name)
 	return provisioner.New(provisioner.Config{
-		Client:  a.clients.work,
-		Dynamic: a.clients.dynamic,
-		Driver:  driver,
-		Metrics: a.telemetry.library,
-		Naming:  a.naming,
-		Options: plan.Options{
-			Identity:              newIdentity(driver.Capabilities().DriverName),
-			DefaultFSType:         a.config.DefaultFSType,
-			ExtraCreateMetadata:   a.config.ExtraCreateMetadata,
-			ReadOnlyPublish:       a.config.ReadOnlyPublish,
-			PreventModeConversion: a.config.PreventModeConversion,
-			CrossNamespaceSources: a.config.Features.CrossNamespaceVolumeDataSource,
-			AttributesClasses:     a.config.Features.VolumeAttributesClass,
-		},
-		JournalNamespace:    a.config.LeaderElection.namespace(),
-		JournalName:         a.config.Node.journalOf(driver.Capabilities().DriverName),
-		ProtectionWorkers:   a.config.CloningThreads,
-		OrphanSweepInterval: a.config.OrphanSweepInterval,
-		RetryMin:            a.config.RetryIntervalStart,
-		RetryMax:            a.config.RetryIntervalMax,
-		Workers:             a.config.WorkerThreads,
-		DrainTimeout:        a.config.ShutdownTimeout,
-		Topology: volumes.Topology{
-			Enabled:   a.config.Features.Topology,
-			Strict:    a.config.StrictTopology,
-			Immediate: a.config.ImmediateTopology,
-		},
-		Node:         a.node(driver),
-		RaceMinDelay: a.config.Node.BaseDelay,
-		RaceMaxDelay: a.config.Node.MaxDelay,
+		Client:           a.clients.work,
+		Dynamic:          a.clients.dynamic,
+		Driver:           driver,
+		Metrics:          a.telemetry.library,
+		Naming:           a.naming,
+		Options:          options,
+		Settings:         a.config.Settings,
+		JournalNamespace: a.config.LeaderElection.namespace(),
+		JournalName:      a.config.Node.journalOf(name),
+		Node:             a.config.Node.node(driver),
+		RaceMinDelay:     a.config.Node.BaseDelay,
+		RaceMaxDelay:     a.config.Node.MaxDelay,
 	})
-}
-
-// journalName is the name of the ConfigMap with the volumes that are being created.
-func journalName(driver string) string {
-	return "csi-provisioner-" + strings.ToLower(leaseName(driver))
 }
 
 // newIdentity identifies this process in the volumes that it creates, in the form of the

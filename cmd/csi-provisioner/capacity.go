@@ -1,20 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/nfs-csi/nfs-csi/pkg/capacity"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 )
 
 // CapacityConfig has the values of the flags of the same names.
@@ -67,73 +61,4 @@ func (c CapacityConfig) validate() error {
 		return errors.New("--enable-capacity needs POD_NAME in the environment, or --capacity-ownerref-level=-1")
 	}
 	return nil
-}
-
-// publisher is nil without --enable-capacity.
-func (a *App) publisher(ctx context.Context, driver *csiclient.Client) (*capacity.Publisher, error) {
-	c := a.config.Capacity
-	if !c.Enabled {
-		return nil, nil
-	}
-	capabilities := driver.Capabilities()
-	if !capabilities.Capacity {
-		return nil, fmt.Errorf("--enable-capacity: CSI driver %s does not declare GET_CAPACITY", capabilities.DriverName)
-	}
-	config, err := a.config.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = c.QPS, c.Burst
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("API client for capacities: %w", err)
-	}
-	objects, err := metadata.NewForConfig(metadata.ConfigFor(config))
-	if err != nil {
-		return nil, fmt.Errorf("API client for capacities: %w", err)
-	}
-	owners, err := capacity.Owner(ctx, objects, c.Namespace, c.Pod, c.OwnerLevel)
-	if err != nil {
-		return nil, err
-	}
-	settings := capacity.Config{
-		Client:       client,
-		Driver:       driver,
-		DriverName:   capabilities.DriverName,
-		Namespace:    c.Namespace,
-		Owners:       owners,
-		Topology:     capabilities.Topology && a.config.Features.Topology,
-		Node:         a.node(driver),
-		Immediate:    c.Immediate,
-		PollInterval: c.PollInterval,
-		Threads:      c.Threads,
-		RetryMin:     a.config.RetryIntervalStart,
-		RetryMax:     a.config.RetryIntervalMax,
-	}
-	publisher, err := capacity.New(settings)
-	if err != nil {
-		return nil, err
-	}
-	return publisher, a.telemetry.register(publisher)
-}
-
-// workers run until lead ends, or until stop ends, which lets operations in progress
-// finish.
-func workers(lead context.Context, stop context.Context, p *provisioner.Provisioner, publisher *capacity.Publisher) error {
-	if publisher == nil {
-		return p.Run(lead, stop.Done())
-	}
-	publishing, end := context.WithCancel(lead)
-	defer end()
-	defer context.AfterFunc(stop, end)()
-	published := make(chan struct{})
-	go func() {
-		defer close(published)
-		publisher.Run(publishing)
-	}()
-	err := p.Run(lead, stop.Done())
-	end()
-	<-published
-	return err
 }

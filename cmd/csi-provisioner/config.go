@@ -10,7 +10,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
+
+// version is set by the linker.
+var version = "dev"
 
 // Config of an App; the flags that set it document each field.
 type Config struct {
@@ -26,21 +32,9 @@ type Config struct {
 
 	VolumeNamePrefix     string
 	VolumeNameUUIDLength int
-	DefaultFSType        string
-	ExtraCreateMetadata  bool
-	ReadOnlyPublish      bool
-
-	PreventModeConversion bool
-	CloningThreads        int
-	OrphanSweepInterval   time.Duration
-	Features              Features
-	StrictTopology        bool
-	ImmediateTopology     bool
-
-	RetryIntervalStart time.Duration
-	RetryIntervalMax   time.Duration
-	WorkerThreads      int
-	ShutdownTimeout    time.Duration
+	// Options get their Identity when the driver is connected.
+	Options plan.Options
+	provisioner.Settings
 
 	Capacity CapacityConfig
 	Node     NodeConfig
@@ -64,18 +58,18 @@ func (c Config) validate() error {
 		return fmt.Errorf("--kube-api-qps is %g, must not be negative", c.KubeAPIQPS)
 	case c.KubeAPIBurst < 0:
 		return fmt.Errorf("--kube-api-burst is %d, must not be negative", c.KubeAPIBurst)
-	case c.RetryIntervalStart <= 0:
-		return fmt.Errorf("--retry-interval-start is %s, must be positive", c.RetryIntervalStart)
-	case c.RetryIntervalMax < c.RetryIntervalStart:
-		return fmt.Errorf("--retry-interval-max is %s, less than --retry-interval-start", c.RetryIntervalMax)
-	case c.WorkerThreads <= 0:
-		return fmt.Errorf("--worker-threads is %d, must be positive", c.WorkerThreads)
-	case c.CloningThreads <= 0:
-		return fmt.Errorf("--cloning-protection-threads is %d, must be positive", c.CloningThreads)
+	case c.RetryMin <= 0:
+		return fmt.Errorf("--retry-interval-start is %s, must be positive", c.RetryMin)
+	case c.RetryMax < c.RetryMin:
+		return fmt.Errorf("--retry-interval-max is %s, less than --retry-interval-start", c.RetryMax)
+	case c.Workers <= 0:
+		return fmt.Errorf("--worker-threads is %d, must be positive", c.Workers)
+	case c.ProtectionWorkers <= 0:
+		return fmt.Errorf("--cloning-protection-threads is %d, must be positive", c.ProtectionWorkers)
 	case c.OrphanSweepInterval <= 0:
 		return fmt.Errorf("--snapshot-orphan-sweep-interval is %s, must be positive", c.OrphanSweepInterval)
-	case c.ShutdownTimeout < 0:
-		return fmt.Errorf("--shutdown-timeout is %s, must not be negative", c.ShutdownTimeout)
+	case c.DrainTimeout < 0:
+		return fmt.Errorf("--shutdown-timeout is %s, must not be negative", c.DrainTimeout)
 	}
 	if err := c.validateHTTP(); err != nil {
 		return err
@@ -83,7 +77,7 @@ func (c Config) validate() error {
 	if err := c.Capacity.validate(); err != nil {
 		return err
 	}
-	if err := c.Node.validate(c.LeaderElection.Enabled, c.Features); err != nil {
+	if err := c.Node.validate(c.LeaderElection.Enabled, c.Topology.Enabled); err != nil {
 		return err
 	}
 	return c.LeaderElection.validate()

@@ -13,15 +13,8 @@ const (
 	gateCrossNamespace  featuregate.Feature = "CrossNamespaceVolumeDataSource"
 )
 
-// Features are the values of --feature-gates.
-type Features struct {
-	Topology                       bool
-	VolumeAttributesClass          bool
-	CrossNamespaceVolumeDataSource bool
-}
-
-// addFeatureFlag returns a function that reads the gates after the flags are parsed.
-func addFeatureFlag(set *pflag.FlagSet) (func() Features, error) {
+// addFeatureFlag returns the gates, which are set when the flags are parsed.
+func addFeatureFlag(set *pflag.FlagSet) (featuregate.FeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		gateTopology:        {Default: true, PreRelease: featuregate.GA},
@@ -36,11 +29,5 @@ func addFeatureFlag(set *pflag.FlagSet) (func() Features, error) {
 		return nil, fmt.Errorf("feature gates: %w", err)
 	}
 	gates.AddFlag(set)
-	return func() Features {
-		return Features{
-			Topology:                       gates.Enabled(gateTopology),
-			VolumeAttributesClass:          gates.Enabled(gateAttributesClass),
-			CrossNamespaceVolumeDataSource: gates.Enabled(gateCrossNamespace),
-		}
-	}, nil
+	return gates, nil
 }

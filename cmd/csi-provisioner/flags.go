@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -28,7 +29,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 			KubeconfigFallback: os.Getenv("KUBECONFIG"),
 		},
 	}
-	set, features, err := parsed.set()
+	set, gates, err := parsed.set()
 	if err != nil {
 		return nil, err
 	}
@@ -36,15 +37,17 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
-	parsed.config.Features = features()
+	parsed.config.Topology.Enabled = gates.Enabled(gateTopology)
+	parsed.config.Options.AttributesClasses = gates.Enabled(gateAttributesClass)
+	parsed.config.Options.CrossNamespaceSources = gates.Enabled(gateCrossNamespace)
 	if set.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
 	}
 	return parsed, nil
 }
 
-// set also returns a function that reads the feature gates after the flags are parsed.
-func (parsed *flags) set() (*pflag.FlagSet, func() Features, error) {
+// set also returns the feature gates, which are set when the flags are parsed.
+func (parsed *flags) set() (*pflag.FlagSet, featuregate.FeatureGate, error) {
 	set := pflag.NewFlagSet("csi-provisioner", pflag.ContinueOnError)
 	set.BoolVar(&parsed.version, "version", false, "Print the version and exit.")
 	addDriverFlags(set, &parsed.config)
@@ -54,18 +57,15 @@ func (parsed *flags) set() (*pflag.FlagSet, func() Features, error) {
 	addLeaderElectionFlags(set, &parsed.config.LeaderElection)
 	addHTTPFlags(set, &parsed.config)
 	addSourceFlags(set, &parsed.config)
-	addTopologyFlags(set, &parsed.config)
+	addTopologyFlags(set, &parsed.config.Topology)
 	addCapacityFlags(set, &parsed.config.Capacity)
 	addNodeFlags(set, &parsed.config.Node)
 	if err := addDeprecatedFlags(set, &parsed.config); err != nil {
 		return nil, nil, err
 	}
-	features, err := addFeatureFlag(set)
-	if err != nil {
-		return nil, nil, err
-	}
 	logsapi.AddFlags(parsed.logging, set)
-	return set, features, nil
+	gates, err := addFeatureFlag(set)
+	return set, gates, err
 }
 
 func addDriverFlags(set *pflag.FlagSet, c *Config) {
@@ -93,31 +93,31 @@ func addVolumeFlags(set *pflag.FlagSet, c *Config) {
 		"Prefix of the names of volumes.")
 	set.IntVar(&c.VolumeNameUUIDLength, "volume-name-uuid-length", plan.WholeUID,
 		"How many hexadecimal digits of the claim's UID follow the prefix, up to 32; -1 for the whole UID with dashes. With few digits, names of different claims can collide.")
-	set.StringVar(&c.DefaultFSType, "default-fstype", "",
+	set.StringVar(&c.Options.DefaultFSType, "default-fstype", "",
 		"File system type of volumes whose StorageClass names none; empty to leave it to the driver.")
-	set.BoolVar(&c.ExtraCreateMetadata, "extra-create-metadata", false,
+	set.BoolVar(&c.Options.ExtraCreateMetadata, "extra-create-metadata", false,
 		"Pass the names of claim and volume to the driver, as parameters csi.storage.k8s.io/pvc/name, csi.storage.k8s.io/pvc/namespace and csi.storage.k8s.io/pv/name.")
-	set.BoolVar(&c.ReadOnlyPublish, "controller-publish-readonly", false,
+	set.BoolVar(&c.Options.ReadOnlyPublish, "controller-publish-readonly", false,
 		"Mark volumes of claims whose only access mode is ReadOnlyMany as read-only.")
 }
 
 func addSourceFlags(set *pflag.FlagSet, c *Config) {
-	set.BoolVar(&c.PreventModeConversion, "prevent-volume-mode-conversion", true,
+	set.BoolVar(&c.Options.PreventModeConversion, "prevent-volume-mode-conversion", true,
 		"Refuse to restore a snapshot of a file system as a block volume, or vice versa, unless its VolumeSnapshotContent allows it.")
-	set.IntVar(&c.CloningThreads, "cloning-protection-threads", 1,
+	set.IntVar(&c.ProtectionWorkers, "cloning-protection-threads", 1,
 		"How many finalizers of source claims and source snapshots are removed at the same time.")
 	set.DurationVar(&c.OrphanSweepInterval, "snapshot-orphan-sweep-interval", 5*time.Minute,
 		"Interval between sweeps for orphaned finalizers on source claims and source snapshots.")
 }
 
 func addWorkFlags(set *pflag.FlagSet, c *Config) {
-	set.DurationVar(&c.RetryIntervalStart, "retry-interval-start", time.Second,
+	set.DurationVar(&c.RetryMin, "retry-interval-start", time.Second,
 		"Backoff after the first failure of a creation or deletion; doubles with each failure.")
-	set.DurationVar(&c.RetryIntervalMax, "retry-interval-max", 5*time.Minute,
+	set.DurationVar(&c.RetryMax, "retry-interval-max", 5*time.Minute,
 		"Maximum backoff of a failing creation or deletion.")
-	set.IntVar(&c.WorkerThreads, "worker-threads", 100,
+	set.IntVar(&c.Workers, "worker-threads", 100,
 		"How many volumes are created, and how many are deleted, at the same time.")
-	set.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", 25*time.Second,
+	set.DurationVar(&c.DrainTimeout, "shutdown-timeout", 25*time.Second,
 		"How long calls in flight may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
 }
 

@@ -14,6 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
 
 func TestDefaults(t *testing.T) {
@@ -27,18 +31,19 @@ func TestDefaults(t *testing.T) {
 		Timeout:              time.Minute,
 		VolumeNamePrefix:     "pvc",
 		VolumeNameUUIDLength: -1,
-		RetryIntervalStart:   time.Second,
-		RetryIntervalMax:     5 * time.Minute,
-		WorkerThreads:        100,
-		ImmediateTopology:    true,
 		Capacity:             CapacityConfig{Threads: 1, PollInterval: time.Minute, OwnerLevel: 1, QPS: 1, Burst: 5},
 		Node:                 NodeConfig{Immediate: true, BaseDelay: 20 * time.Second, MaxDelay: time.Minute},
-		ShutdownTimeout:      25 * time.Second,
 
-		PreventModeConversion: true,
-		CloningThreads:        1,
-		OrphanSweepInterval:   5 * time.Minute,
-		Features:              Features{Topology: true, VolumeAttributesClass: true},
+		Options: plan.Options{PreventModeConversion: true, AttributesClasses: true},
+		Settings: provisioner.Settings{
+			Topology:            volumes.Topology{Enabled: true, Immediate: true},
+			RetryMin:            time.Second,
+			RetryMax:            5 * time.Minute,
+			Workers:             100,
+			DrainTimeout:        25 * time.Second,
+			ProtectionWorkers:   1,
+			OrphanSweepInterval: 5 * time.Minute,
+		},
 
 		LeaderElection: LeaderElectionConfig{
 			LeaseDuration: 15 * time.Second,
@@ -81,15 +86,17 @@ func TestEveryFlagIsRead(t *testing.T) {
 	want := Config{
 		CSIAddress: "/s", Timeout: 2 * time.Second,
 		Kubeconfig: "/k", Master: "https://m", KubeAPIQPS: 3, KubeAPIBurst: 4, KubeconfigFallback: "/env",
-		VolumeNamePrefix: "v", VolumeNameUUIDLength: 5, DefaultFSType: "xfs", ExtraCreateMetadata: true, ReadOnlyPublish: true,
-		RetryIntervalStart: 6 * time.Second, RetryIntervalMax: 7 * time.Second, WorkerThreads: 8, ShutdownTimeout: 9 * time.Second,
+		VolumeNamePrefix: "v", VolumeNameUUIDLength: 5,
+		Options: plan.Options{DefaultFSType: "xfs", ExtraCreateMetadata: true, ReadOnlyPublish: true, CrossNamespaceSources: true},
+		Settings: provisioner.Settings{
+			RetryMin: 6 * time.Second, RetryMax: 7 * time.Second, Workers: 8, DrainTimeout: 9 * time.Second,
+			ProtectionWorkers: 2, OrphanSweepInterval: 3 * time.Second,
+			Topology: volumes.Topology{Strict: true},
+		},
 		LeaderElection: LeaderElectionConfig{
 			Enabled: true, Namespace: "n",
 			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 11 * time.Second,
 		},
-		CloningThreads: 2, OrphanSweepInterval: 3 * time.Second,
-		Features:       Features{CrossNamespaceVolumeDataSource: true},
-		StrictTopology: true,
 		Capacity: CapacityConfig{
 			Enabled: true, Threads: 11, PollInterval: 12 * time.Second, OwnerLevel: 2, Immediate: true, QPS: 13, Burst: 14,
 			Namespace: "n", Pod: "p",
@@ -144,6 +151,7 @@ func expectChanged(t *testing.T, path string, before, after reflect.Value) {
 	for i := range before.NumField() {
 		field := path + "." + before.Type().Field(i).Name
 		switch {
+		case field == "Config.Options.Driver" || field == "Config.Options.Identity": // set when connected
 		case before.Field(i).Kind() == reflect.Struct:
 			expectChanged(t, field, before.Field(i), after.Field(i))
 		case field == "Config.MetricsAddress": // set by a deprecated flag

@@ -19,9 +19,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// version is set by the linker.
-var version = "dev"
-
 func main() {
 	collectOften()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -37,7 +38,7 @@ func addNodeFlags(set *pflag.FlagSet, c *NodeConfig) {
 	c.Name = os.Getenv("NODE_NAME")
 }
 
-func (c NodeConfig) validate(leaderElection bool, features Features) error {
+func (c NodeConfig) validate(leaderElection, topology bool) error {
 	switch {
 	case !c.Enabled:
 		return nil
@@ -45,7 +46,7 @@ func (c NodeConfig) validate(leaderElection bool, features Features) error {
 		return errors.New("--node-deployment needs NODE_NAME in the environment")
 	case leaderElection:
 		return errors.New("--node-deployment and --leader-election exclude each other: every node has to work, not just one")
-	case !features.Topology:
+	case !topology:
 		return errors.New("--node-deployment needs --feature-gates=Topology=true")
 	case c.BaseDelay <= 0:
 		return fmt.Errorf("--node-deployment-base-delay is %s, must be positive", c.BaseDelay)
@@ -56,8 +57,7 @@ func (c NodeConfig) validate(leaderElection bool, features Features) error {
 }
 
 // node is zero without --node-deployment.
-func (a *App) node(driver *csiclient.Client) plan.Node {
-	c := a.config.Node
+func (c NodeConfig) node(driver *csiclient.Client) plan.Node {
 	if !c.Enabled {
 		return plan.Node{}
 	}
@@ -69,10 +69,11 @@ func (a *App) node(driver *csiclient.Client) plan.Node {
 }
 
 // journalOf is the name of the ConfigMap with the volumes that are being created, for
-// all nodes or for one. journalName has no dots, so the names of two pairs of driver and
+// all nodes or for one. A lease's name has no dots, so the names of two pairs of driver and
 // node always differ.
 func (c NodeConfig) journalOf(driver string) string {
-	name := journalName(driver)
+	ofDriver := "csi-provisioner-" + strings.ToLower(leaseName(driver))
+	name := ofDriver
 	if c.Enabled {
 		name += "." + c.Name
 	}
@@ -80,5 +81,5 @@ func (c NodeConfig) journalOf(driver string) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
-	return journalName(driver) + "." + hex.EncodeToString(sum[:16])
+	return ofDriver + "." + hex.EncodeToString(sum[:16])
 }

@@ -30,20 +30,24 @@ type Config struct {
 	// JournalNamespace and JournalName are those of the ConfigMap with the unfinished
 	// volumes. No other provisioner may use it.
 	JournalNamespace, JournalName string
-	// ProtectionWorkers remove finalizers of sources concurrently.
-	ProtectionWorkers int
-	// OrphanSweepInterval is the time between searches for stale finalizers.
-	OrphanSweepInterval time.Duration
 
-	// Topology of drivers that have it.
-	Topology volumes.Topology
+	Settings
 	// Node to serve, where each node has a provisioner; zero for the whole cluster.
 	// It needs Topology.
 	Node plan.Node
 	// RaceMinDelay and RaceMaxDelay bound the random delay before Node tries to get a
 	// claim that no scheduler places.
 	RaceMinDelay, RaceMaxDelay time.Duration
+}
 
+// Settings of a Provisioner, which are the same for every driver.
+type Settings struct {
+	// Topology of drivers that have it.
+	Topology volumes.Topology
+	// ProtectionWorkers remove finalizers of sources concurrently.
+	ProtectionWorkers int
+	// OrphanSweepInterval is the time between searches for stale finalizers.
+	OrphanSweepInterval time.Duration
 	// RetryMin and RetryMax bound the exponential backoff of each claim and volume.
 	RetryMin, RetryMax time.Duration
 	// Workers create volumes, and as many delete them.

@@ -99,15 +99,16 @@ func (w *world) configure(change func(*Config)) {
 		Naming:  naming,
 		Options: plan.Options{Identity: "17-" + driverName, PreventModeConversion: true, AttributesClasses: true},
 
-		JournalNamespace:    "nfs-csi",
-		JournalName:         "csi-provisioner-test",
-		ProtectionWorkers:   2,
-		OrphanSweepInterval: 50 * time.Millisecond,
-
-		RetryMin:     time.Millisecond,
-		RetryMax:     testRetryMax,
-		Workers:      4,
-		DrainTimeout: patience,
+		JournalNamespace: "nfs-csi",
+		JournalName:      "csi-provisioner-test",
+		Settings: Settings{
+			ProtectionWorkers:   2,
+			OrphanSweepInterval: 50 * time.Millisecond,
+			RetryMin:            time.Millisecond,
+			RetryMax:            testRetryMax,
+			Workers:             4,
+			DrainTimeout:        patience,
+		},
 	}
 	if change != nil {
 		change(&config)

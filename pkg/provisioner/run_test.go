@@ -152,18 +152,20 @@ func TestNewRefusesBadConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := Config{
-		Client:   fake.NewClientset(),
-		Dynamic:  newDynamic(),
-		Driver:   connect(t, startDriver(t, drivertest.New(driverName))),
-		Naming:   naming,
-		RetryMin: time.Second,
-		RetryMax: time.Second,
-		Workers:  1,
+		Client:  fake.NewClientset(),
+		Dynamic: newDynamic(),
+		Driver:  connect(t, startDriver(t, drivertest.New(driverName))),
+		Naming:  naming,
 
-		JournalNamespace:    "n",
-		JournalName:         "j",
-		ProtectionWorkers:   1,
-		OrphanSweepInterval: time.Second,
+		JournalNamespace: "n",
+		JournalName:      "j",
+		Settings: Settings{
+			RetryMin:            time.Second,
+			RetryMax:            time.Second,
+			Workers:             1,
+			ProtectionWorkers:   1,
+			OrphanSweepInterval: time.Second,
+		},
 	}
 	if _, err := New(good); err != nil {
 		t.Fatalf("New() = %v for a good config", err)
