@@ -47,7 +47,7 @@ func TestListingBegunAnew(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		calls := 0
-		got, err := session.View(ctx, l.exports, l.target(l.export, volume.MetaDir, nil),
+		got, err := session.Result(ctx, l.exports.View, l.target(l.export, volume.MetaDir, nil),
 			func(context.Context, *session.Session) (int, error) {
 				if calls++; calls == 1 {
 					return 1, unix.ESTALE

@@ -171,7 +171,7 @@ func TestDeleteLeavesOthersAlone(t *testing.T) {
 
 func TestDeleteAroundALiveVolume(t *testing.T) {
 	l := newLab(t)
-	rec, err := l.cfg.volumes().Record(l.request("x").volume(), time.Now())
+	rec, err := l.cfg.volumes().Record(l.request("x"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -286,12 +286,12 @@ func TestReuseBehindAStranger(t *testing.T) {
 		t.Fatal("the takeover was not killed")
 	}
 	_ = l.onCatalog(t, func(x *session.Session) error {
-		want, err := late.cfg.volumes().Record(second.volume(), time.Now())
+		want, err := late.cfg.volumes().Record(second, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		want.Adopted = true // it found a stranger's record, and then none
-		c := volumes.NewClaim(x, second.volume(), want, late.copies.Busy)
+		c := volumes.NewClaim(x, second, want, late.copies.Busy)
 		if err := c.Take(t.Context()); !errors.Is(err, volume.ErrInProgress) {
 			t.Errorf("made without the note: %v, want ErrInProgress", err)
 		}

@@ -7,10 +7,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// What copies are made of, and what they make.
+// What copies are asked for, and what they make.
 type (
-	// Source of a volume's content.
-	Source = copies.Source
 	// SnapshotRequest asks for a snapshot.
 	SnapshotRequest = copies.SnapshotRequest
 	// Snapshot is a complete snapshot.

@@ -84,10 +84,6 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		Shares: cfg.Shares, Opened: s.opened,
 		Step: func(ctx context.Context, name string) error { return s.step(ctx, name) },
 	})
-	s.copies = copies.New(ctx, copies.Config{
-		Exports: s.exports, Volumes: cfg.volumes(), Workers: cfg.CopyWorkers, Target: s.target,
-		Kick: func(t session.Target) { s.reclaim.Kick(t) },
-	})
 	s.inventory = inventory.New(inventory.Config{Exports: s.exports, MountOptions: cfg.MountOptions, Refused: s.refused})
 	var err error
 	s.reclaim, err = reclaim.New(ctx, reclaim.Config{
@@ -96,6 +92,10 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
+	s.copies = copies.New(ctx, copies.Config{
+		Exports: s.exports, Volumes: cfg.volumes(), Workers: cfg.CopyWorkers, Target: s.inventory.Target,
+		Kick: func(t session.Target) { s.reclaim.Kick(t) },
+	})
 	for _, export := range cfg.Exports {
 		s.opened(session.Target{Key: session.Key{Export: export}, MountOptions: cfg.MountOptions})
 	}
@@ -144,14 +144,9 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 	})
 }
 
-// exactTarget is a directory of the export mounted with exactly these options.
-func exactTarget(export volume.Export, subDir string, options []string) session.Target {
-	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options, Exact: true}
-}
-
 // target is Inventory.Target.
 func (s *Store) target(export volume.Export, subDir string, options []string) session.Target {
-	return s.inventory.Target(export, subDir, options)
+	return s.inventory.Target(session.Key{Export: export, SubDir: subDir}, options)
 }
 
 // opened adds the export to the inventory and resumes its reclaim.

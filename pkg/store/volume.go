@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
@@ -20,50 +19,38 @@ type Created = volumes.Volume
 type SizeRange = volumes.SizeRange
 
 // CreateRequest asks for a volume.
-type CreateRequest struct {
-	Name         string
-	Params       volume.Params
-	MountOptions []string
-	Size         SizeRange
-	// Source of the content; nil for an empty volume.
-	Source *Source
-	// Mutable parameters win over those of the class.
-	Mutable volume.Mutable
-}
+type CreateRequest = volumes.Request
 
-func (r CreateRequest) volume() volumes.Request {
-	return volumes.Request{
-		Name: r.Name, Params: r.Params, MountOptions: r.MountOptions, Size: r.Size, Mutable: r.Mutable, Source: r.Source.String(),
-	}
-}
+// Source of a volume's content.
+type Source = volumes.Source
 
 // Create creates the volume, or finds it if an earlier call did. An existing directory
 // that no live volume owns is adopted unchanged, except for a volume with a source.
 //
 // Errors: volume.ErrIncompatible when the volume exists with another size or other
 // parameters, volume.ErrOwned, volume.ErrInvalid, those of share.Cache.
-func (s *Store) Create(ctx context.Context, req CreateRequest) (Created, error) {
-	want, err := s.cfg.volumes().Record(req.volume(), time.Now())
+func (s *Store) Create(ctx context.Context, req CreateRequest) (made Created, err error) {
+	want, err := s.cfg.volumes().Record(req, time.Now())
 	if err != nil {
 		return Created{}, err
-	}
-	if req.Source != nil {
-		made, err := s.copies.CreateVolume(ctx, copies.VolumeRequest{Request: req.volume(), From: req.Source, Record: want})
-		if err == nil {
-			s.inventory.Saw(want.SubDir, made.ID)
-		}
-		return made, err
 	}
 	id, err := volume.ParseID(want.ID)
 	if err != nil {
 		return Created{}, err
 	}
-	export := req.Params.Export
-	made, err := session.Do(ctx, s.exports, exactTarget(export, id.SubDir, req.MountOptions), func(ctx context.Context, x *session.Session) (Created, error) {
-		return volumes.NewClaim(x, req.volume(), want, s.copies.Busy).Make(ctx)
-	})
+	t := session.Target{Key: session.Key{Export: req.Params.Export, SubDir: id.SubDir}, MountOptions: req.MountOptions, Exact: true}
+	if req.Source != nil {
+		made, err = s.copies.CreateVolume(ctx, t, id, req, want)
+	} else {
+		made, err = session.Result(ctx, s.exports.Do, t, func(ctx context.Context, x *session.Session) (Created, error) {
+			return volumes.NewClaim(x, req, want, s.copies.Busy).Make(ctx)
+		})
+		if err != nil {
+			err = fmt.Errorf("create volume %s on %s: %w", req.Name, t.Key.Export, err)
+		}
+	}
 	if err != nil {
-		return Created{}, fmt.Errorf("create volume %s on %s: %w", req.Name, export, err)
+		return Created{}, err
 	}
 	s.inventory.Saw(want.SubDir, made.ID)
 	return made, nil
@@ -147,7 +134,7 @@ func onVolume[T any](ctx context.Context, s *Store, id volume.ID, mountOptions [
 	if err := volume.CheckSubDir(id.SubDir); err != nil {
 		return found, err
 	}
-	return session.View(ctx, s.exports, s.target(id.Export, id.SubDir, mountOptions), func(ctx context.Context, x *session.Session) (T, error) {
+	return session.Result(ctx, s.exports.View, s.target(id.Export, id.SubDir, mountOptions), func(ctx context.Context, x *session.Session) (T, error) {
 		rec, err := volumes.Find(x, id)
 		if err != nil {
 			var none T

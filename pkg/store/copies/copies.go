@@ -20,7 +20,7 @@ type Config struct {
 	// Workers is how many files one copy copies at a time.
 	Workers int
 	// Target of a directory on an export as it is mounted, or else with these options.
-	Target func(export volume.Export, subDir string, options []string) session.Target
+	Target func(k session.Key, options []string) session.Target
 	// Kick is called when there may be something to reclaim on a target's export.
 	Kick func(session.Target)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -30,16 +31,14 @@ func (c *Copies) CreateGroup(ctx context.Context, req GroupRequest) (Group, erro
 	if req.Export != nil {
 		id.Export = *req.Export
 	}
-	k := groupKey(id)
-	t := c.cfg.Target(k.Export, k.SubDir, req.MountOptions)
-	first := Source{Volume: &req.Sources[0].ID}
+	t := c.cfg.Target(groupKey(id), req.MountOptions)
 	job := copyjob.Request[snapshotIdentity]{
-		Key: k, Identity: snapshotIdentity{req.Name, sourcesOf(req.Sources)},
-		Sources: exportsOf(req.Sources), Volume: first.volume(), Owner: dir,
+		Key: t.Key, Identity: snapshotIdentity{req.Name, sourcesOf(req.Sources)},
+		Sources: exportsOf(req.Sources), Volume: volumeOf(&volumes.Source{Volume: &req.Sources[0].ID}), Owner: dir,
 	}
 	made, err := c.groups.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Group, error) {
 		defer c.cfg.Kick(t)
-		return session.DoInJob(ctx, c.cfg.Exports, t, func(ctx context.Context, x *session.Session) (Group, error) {
+		return session.Result(ctx, c.cfg.Exports.DoInJob, t, func(ctx context.Context, x *session.Session) (Group, error) {
 			return c.createGroup(ctx, x, id, req, task)
 		})
 	})

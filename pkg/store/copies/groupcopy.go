@@ -12,6 +12,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copyjob"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -59,7 +60,7 @@ func (g *groupCopy) close() {
 // none is deleted meanwhile.
 func (g *groupCopy) open(ctx context.Context, x *session.Session) error {
 	for _, source := range g.req.Sources {
-		c, err := g.copies.openSource(ctx, &Source{Volume: &source.ID}, x)
+		c, err := g.copies.openSource(ctx, &volumes.Source{Volume: &source.ID}, x)
 		if err != nil {
 			return err
 		}

@@ -66,9 +66,8 @@ func groupOf(cat session.Records, rec catalog.Group) (Group, error) {
 //
 // Errors: volume.ErrInvalid when the members differ, those of share.Cache.
 func (c *Copies) GetGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) (Group, error) {
-	k := groupKey(id)
-	t := c.cfg.Target(k.Export, k.SubDir, mountOptions)
-	found, err := session.View(ctx, c.cfg.Exports, t, func(_ context.Context, x *session.Session) (Group, error) {
+	t := c.cfg.Target(groupKey(id), mountOptions)
+	found, err := session.Result(ctx, c.cfg.Exports.View, t, func(_ context.Context, x *session.Session) (Group, error) {
 		rec, err := x.Records().ReadGroup(id.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -111,9 +110,8 @@ func sameMembers(rec catalog.Group, members []string) error {
 // Errors: volume.ErrInUse while a volume is being made from a member,
 // volume.ErrInvalid when the members differ, those of share.Cache.
 func (c *Copies) DeleteGroup(ctx context.Context, id volume.GroupID, members, mountOptions []string) error {
-	k := groupKey(id)
-	t := c.cfg.Target(k.Export, k.SubDir, mountOptions)
-	err := c.groups.End(ctx, k, id.Name)
+	t := c.cfg.Target(groupKey(id), mountOptions)
+	err := c.groups.End(ctx, t.Key, id.Name)
 	if err == nil {
 		err = c.cfg.Exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error { return c.deleteGroup(ctx, x, id, members) })
 	}

@@ -9,43 +9,26 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Source of a volume's content: one of the two.
-type Source struct {
-	Volume   *volume.ID
-	Snapshot *volume.SnapshotID
-}
-
-func (s *Source) String() string {
-	switch {
-	case s == nil:
-		return ""
-	case s.Volume != nil:
-		id := *s.Volume
-		id.OnDelete = "" // does not identify a volume
-		return "volume " + id.String()
-	}
-	return "snapshot " + s.Snapshot.String()
-}
-
-func (s *Source) export() volume.Export {
+func exportOf(s *volumes.Source) volume.Export {
 	if s.Volume != nil {
 		return s.Volume.Export
 	}
 	return s.Snapshot.Export
 }
 
-func (s *Source) key() session.Key {
+func keyOf(s *volumes.Source) session.Key {
 	if s.Volume != nil {
 		return session.Key{Export: s.Volume.Export, SubDir: s.Volume.SubDir}
 	}
 	return snapshotKey(*s.Snapshot)
 }
 
-// volume names the volume that is copied, directly or from a snapshot.
-func (s *Source) volume() string {
+// volumeOf names the volume that is copied, directly or from a snapshot.
+func volumeOf(s *volumes.Source) string {
 	if s.Volume != nil {
 		return s.Volume.Export.Source(cmp.Or(s.Volume.Name, s.Volume.SubDir))
 	}
@@ -128,7 +111,7 @@ func groupKey(id volume.GroupID) session.Key {
 }
 
 // source is the same for all forms of the volume's ID.
-func (h Handle) source() string { return (&Source{Volume: &h.ID}).String() }
+func (h Handle) source() string { return (&volumes.Source{Volume: &h.ID}).String() }
 
 func sourcesOf(list []Handle) string {
 	var names []string

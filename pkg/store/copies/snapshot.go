@@ -15,6 +15,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
 	"github.com/nfs-csi/nfs-csi/pkg/store/legacy"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
+	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
 	"github.com/nfs-csi/nfs-csi/pkg/tree"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -34,15 +35,14 @@ func (c *Copies) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snaps
 	if req.Export != nil {
 		id.Export = *req.Export
 	}
-	k, src := snapshotKey(id), &Source{Volume: &req.Source}
-	t := c.cfg.Target(k.Export, k.SubDir, req.MountOptions)
+	t, src := c.cfg.Target(snapshotKey(id), req.MountOptions), &volumes.Source{Volume: &req.Source}
 	job := copyjob.Request[snapshotIdentity]{
-		Key: k, Identity: snapshotIdentity{req.Name, src.String()},
-		Sources: []volume.Export{req.Source.Export}, Volume: src.volume(), Owner: id.Source,
+		Key: t.Key, Identity: snapshotIdentity{req.Name, src.String()},
+		Sources: []volume.Export{req.Source.Export}, Volume: volumeOf(src), Owner: id.Source,
 	}
 	made, err := c.snapshots.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (Snapshot, error) {
 		defer c.cfg.Kick(t)
-		return session.DoInJob(ctx, c.cfg.Exports, t, func(ctx context.Context, x *session.Session) (Snapshot, error) {
+		return session.Result(ctx, c.cfg.Exports.DoInJob, t, func(ctx context.Context, x *session.Session) (Snapshot, error) {
 			return c.createSnapshot(ctx, x, id, req, task)
 		})
 	})
@@ -56,7 +56,7 @@ func (c *Copies) createSnapshot(ctx context.Context, x *session.Session, id volu
 	if have, err := sameSnapshot(x.Cat, id, req.Source); !errors.Is(err, fs.ErrNotExist) {
 		return have, err
 	}
-	from, err := c.openSource(ctx, &Source{Volume: &req.Source}, x)
+	from, err := c.openSource(ctx, &volumes.Source{Volume: &req.Source}, x)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -148,12 +148,11 @@ func logCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
 // Errors: volume.ErrInUse while a volume is being made from it,
 // volume.ErrInGroup, those of share.Cache.
 func (c *Copies) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
-	k := snapshotKey(id)
-	t := c.cfg.Target(k.Export, k.SubDir, mountOptions)
-	err := c.snapshots.End(ctx, k, id.Source)
+	t := c.cfg.Target(snapshotKey(id), mountOptions)
+	err := c.snapshots.End(ctx, t.Key, id.Source)
 	if err == nil {
 		err = c.cfg.Exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error {
-			if err := c.Free(k); err != nil {
+			if err := c.Free(t.Key); err != nil {
 				return err
 			}
 			return c.deleteSnapshot(ctx, x, id)
@@ -193,9 +192,8 @@ func (c *Copies) deleteSnapshot(ctx context.Context, x *session.Session, id volu
 
 // GetSnapshot returns the snapshot, or volume.ErrSnapshotNotFound.
 func (c *Copies) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (Snapshot, error) {
-	k := snapshotKey(id)
-	t := c.cfg.Target(k.Export, k.SubDir, mountOptions)
-	found, err := session.View(ctx, c.cfg.Exports, t, func(_ context.Context, x *session.Session) (Snapshot, error) {
+	t := c.cfg.Target(snapshotKey(id), mountOptions)
+	found, err := session.Result(ctx, c.cfg.Exports.View, t, func(_ context.Context, x *session.Session) (Snapshot, error) {
 		rec, err := x.Records().ReadSnapshot(SnapshotPath(id))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

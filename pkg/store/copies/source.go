@@ -34,11 +34,11 @@ type content struct {
 
 // openSource opens a source. This process does not delete it while it is open;
 // content.copyTo detects when another one did.
-func (c *Copies) openSource(ctx context.Context, src *Source, target *session.Session) (*content, error) {
-	release := c.Use(src.key())
+func (c *Copies) openSource(ctx context.Context, src *volumes.Source, target *session.Session) (*content, error) {
+	release := c.Use(keyOf(src))
 	x, closing := target.On(target.Key), release // a session of its own: clock opens it again
-	if src.export() != target.Key.Export {
-		held, letGo, err := c.cfg.Exports.Hold(ctx, c.cfg.Target(src.export(), "", nil))
+	if exportOf(src) != target.Key.Export {
+		held, letGo, err := c.cfg.Exports.Hold(ctx, c.cfg.Target(session.Key{Export: exportOf(src)}, nil))
 		if err != nil {
 			release()
 			return nil, fmt.Errorf("source: %w", err)
@@ -68,7 +68,7 @@ func (c *Copies) openSource(ctx context.Context, src *Source, target *session.Se
 	return from, nil
 }
 
-func openContent(x *session.Session, src *Source) (*content, error) {
+func openContent(x *session.Session, src *volumes.Source) (*content, error) {
 	if err := x.Look(); err != nil {
 		return nil, err
 	}

@@ -16,48 +16,34 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// VolumeRequest asks for a volume with content.
-type VolumeRequest struct {
-	volumes.Request
-	From *Source
-	// Record that the volume gets.
-	Record catalog.Record
-}
-
-// CreateVolume makes a volume with content, or finds it. Its directory is made in a
-// staging directory and renamed to its place when it is complete.
+// CreateVolume makes a volume with content and the record want, or finds it. Its directory
+// is made in a staging directory and renamed to its place when it is complete. Deleting
+// the volume of the ID ends the copy.
 //
 // Errors besides those of a volume without content: volume.ErrInProgress,
 // volume.ErrNotFound and volume.ErrSnapshotNotFound of the source.
-func (c *Copies) CreateVolume(ctx context.Context, req VolumeRequest) (volumes.Volume, error) {
-	export := req.Params.Export
-	t := session.Target{Key: session.Key{Export: export, SubDir: req.Record.SubDir}, MountOptions: req.MountOptions, Exact: true}
-	req.Record.Pending = true
-	id, err := volume.ParseID(req.Record.ID)
-	if err != nil {
-		return volumes.Volume{}, err
-	}
+func (c *Copies) CreateVolume(ctx context.Context, t session.Target, id volume.ID, req volumes.Request, want catalog.Record) (volumes.Volume, error) {
+	want.Pending = true
 	job := copyjob.Request[volumeIdentity]{
-		Key: t.Key, Identity: volumeIdentity(req.Record),
-		Sources: []volume.Export{req.From.export()}, Volume: req.From.volume(), Owner: id.Name,
+		Key: t.Key, Identity: volumeIdentity(want),
+		Sources: []volume.Export{exportOf(req.Source)}, Volume: volumeOf(req.Source), Owner: id.Name,
 	}
 	made, err := c.volumes.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (volumes.Volume, error) {
 		defer c.cfg.Kick(t)
-		return session.DoInJob(ctx, c.cfg.Exports, t, func(ctx context.Context, x *session.Session) (volumes.Volume, error) {
-			return c.createVolume(ctx, x, req, task)
+		return session.Result(ctx, c.cfg.Exports.DoInJob, t, func(ctx context.Context, x *session.Session) (volumes.Volume, error) {
+			return c.createVolume(ctx, x, req, want, task)
 		})
 	})
 	if err == nil && !req.Size.Contains(made.Capacity) {
 		err = fmt.Errorf("%w: the volume has %d bytes, the request needs %s", volume.ErrIncompatible, made.Capacity, req.Size)
 	}
 	if err != nil {
-		return volumes.Volume{}, fmt.Errorf("create volume %s on %s from %s: %w", req.Name, export, req.From, err)
+		return volumes.Volume{}, fmt.Errorf("create volume %s on %s from %s: %w", req.Name, t.Key.Export, req.Source, err)
 	}
 	return made, nil
 }
 
-func (c *Copies) createVolume(ctx context.Context, x *session.Session, req VolumeRequest, t copyjob.Task) (volumes.Volume, error) {
-	want := req.Record
+func (c *Copies) createVolume(ctx context.Context, x *session.Session, req volumes.Request, want catalog.Record, t copyjob.Task) (volumes.Volume, error) {
 	have, found, err := findWhole(x, want, req.Size)
 	if err != nil {
 		return volumes.Volume{}, err
@@ -72,10 +58,10 @@ func (c *Copies) createVolume(ctx context.Context, x *session.Session, req Volum
 		}
 		return volumes.Of(have)
 	}
-	if src := req.From.key(); src.Export == x.Key.Export && strings.HasPrefix(x.Key.SubDir, src.SubDir+"/") {
+	if src := keyOf(req.Source); src.Export == x.Key.Export && strings.HasPrefix(x.Key.SubDir, src.SubDir+"/") {
 		return volumes.Volume{}, fmt.Errorf("%w: %s lies in its source", volume.ErrOwned, x.Key.SubDir)
 	}
-	from, err := c.openSource(ctx, req.From, x)
+	from, err := c.openSource(ctx, req.Source, x)
 	if err == nil {
 		defer from.close()
 		want.Capacity, err = from.choose(req.Size)
@@ -84,7 +70,7 @@ func (c *Copies) createVolume(ctx context.Context, x *session.Session, req Volum
 		// No other call can complete it either: take back what a killed one left.
 		return volumes.Volume{}, errors.Join(err, x.Cat.EndStagings(x.Key.SubDir, ""), unclaim(ctx, x, want))
 	}
-	claim := volumes.NewClaim(x, req.Request, want, c.Busy)
+	claim := volumes.NewClaim(x, req, want, c.Busy)
 	if err := claim.Take(ctx); err != nil {
 		return volumes.Volume{}, err
 	}

@@ -16,7 +16,7 @@ import (
 //
 // Errors: those of share.Cache.
 func (i *Inventory) Capacity(ctx context.Context, export volume.Export, mountOptions []string) (int64, error) {
-	free, err := session.On(ctx, i.cfg.Exports, i.Target(export, "", mountOptions), func(_ context.Context, x *session.Session) (int64, error) {
+	free, err := session.Result(ctx, i.cfg.Exports.On, i.Target(session.Key{Export: export}, mountOptions), func(_ context.Context, x *session.Session) (int64, error) {
 		st, err := statfs(x.Root)
 		return int64(st.Bavail) * st.Bsize, err
 	})

@@ -34,7 +34,7 @@ func (i *Inventory) Health(ctx context.Context, id volume.ID, mountOptions []str
 	defer cancel()
 	// Under the export's lock, not the volume's: a server that hangs blocks one probe
 	// per export rather than one per call.
-	found, err := session.View(probe, i.cfg.Exports, i.Target(id.Export, "", mountOptions), func(_ context.Context, x *session.Session) ([]Condition, error) {
+	found, err := session.Result(probe, i.cfg.Exports.View, i.Target(session.Key{Export: id.Export}, mountOptions), func(_ context.Context, x *session.Session) ([]Condition, error) {
 		return i.check(x, id)
 	})
 	if err == nil {
@@ -119,8 +119,8 @@ func (i *Inventory) checkExport(ctx context.Context, export volume.Export, after
 	probe, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	// Not under the lock of List, which may take longer without anything being wrong.
-	t := i.Target(export, volume.MetaDir+"/health", nil)
-	list, err := session.View(probe, i.cfg.Exports, t, func(ctx context.Context, x *session.Session) ([]checked, error) {
+	t := i.Target(session.Key{Export: export, SubDir: volume.MetaDir + "/health"}, nil)
+	list, err := session.Result(probe, i.cfg.Exports.View, t, func(ctx context.Context, x *session.Session) ([]checked, error) {
 		recs, err := walk(ctx, x, i.checks.names(export, after == ""), after, want)
 		if err != nil {
 			return nil, err

@@ -39,17 +39,17 @@ func New(cfg Config) *Inventory {
 	}
 }
 
-// Target is a directory of the export as it is mounted, or else with the options the
+// Target is a directory of an export as it is mounted, or else with the options the
 // caller gives, or else those that this process has mounted the export with for a
 // class, which its records have too, or else the configured ones.
-func (i *Inventory) Target(export volume.Export, subDir string, options []string) session.Target {
+func (i *Inventory) Target(k session.Key, options []string) session.Target {
 	if len(options) == 0 {
-		options = i.known.options(export)
+		options = i.known.options(k.Export)
 	}
 	if len(options) == 0 {
 		options = i.cfg.MountOptions
 	}
-	return session.Target{Key: session.Key{Export: export, SubDir: subDir}, MountOptions: options}
+	return session.Target{Key: k, MountOptions: options}
 }
 
 // Opened adds the target's export to the lists.

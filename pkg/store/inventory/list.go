@@ -55,8 +55,8 @@ type listed struct {
 }
 
 func (i *Inventory) listExport(ctx context.Context, export volume.Export, after string, want int) ([]listed, error) {
-	t := i.Target(export, volume.MetaDir, nil)
-	return session.View(ctx, i.cfg.Exports, t, func(ctx context.Context, x *session.Session) ([]listed, error) {
+	t := i.Target(session.Key{Export: export, SubDir: volume.MetaDir}, nil)
+	return session.Result(ctx, i.cfg.Exports.View, t, func(ctx context.Context, x *session.Session) ([]listed, error) {
 		recs, err := walk(ctx, x, i.listings.names(export, after == ""), after, want)
 		var list []listed
 		for _, rec := range recs {

@@ -78,8 +78,8 @@ type listedSnapshot struct {
 // snapshotsOn lists one export after a path, and one more than fit on a page.
 func (i *Inventory) snapshotsOn(ctx context.Context, export volume.Export, after string, q SnapshotQuery) ([]listedSnapshot, error) {
 	// No snapshot's lock is needed: what is not complete is not in the catalog.
-	t := i.Target(export, volume.MetaDir, q.MountOptions)
-	return session.View(ctx, i.cfg.Exports, t, func(ctx context.Context, x *session.Session) ([]listedSnapshot, error) {
+	t := i.Target(session.Key{Export: export, SubDir: volume.MetaDir}, q.MountOptions)
+	return session.Result(ctx, i.cfg.Exports.View, t, func(ctx context.Context, x *session.Session) ([]listedSnapshot, error) {
 		return snapshotsIn(ctx, x.Records(), after, q)
 	})
 }

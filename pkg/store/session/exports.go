@@ -91,27 +91,8 @@ func (e *Exports) View(ctx context.Context, t Target, job func(context.Context, 
 	return e.On(ctx, t, openedBy((*Session).Look, job))
 }
 
-// Do is Exports.Do for a job with a result.
-func Do[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
-	return result(ctx, e.Do, t, job)
-}
-
-// View is Exports.View for a job with a result.
-func View[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
-	return result(ctx, e.View, t, job)
-}
-
-// On is Exports.On for a job with a result.
-func On[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
-	return result(ctx, e.On, t, job)
-}
-
-// DoInJob is Exports.DoInJob for a job with a result.
-func DoInJob[T any](ctx context.Context, e *Exports, t Target, job func(context.Context, *Session) (T, error)) (T, error) {
-	return result(ctx, e.DoInJob, t, job)
-}
-
-func result[T any](ctx context.Context, run func(context.Context, Target, func(context.Context, *Session) error) error,
+// Result is a method of Exports, run, for a job with a result.
+func Result[T any](ctx context.Context, run func(context.Context, Target, func(context.Context, *Session) error) error,
 	t Target, job func(context.Context, *Session) (T, error),
 ) (value T, err error) {
 	results := make(chan T, 1)
@@ -196,10 +177,15 @@ func (e *Exports) Visit(ctx context.Context, t Target, job func(context.Context,
 
 // Hold opens a session that the caller releases.
 func (e *Exports) Hold(ctx context.Context, t Target) (s *Session, release func(), err error) {
-	h, err := e.acquire(ctx, t)
+	acquire := e.cfg.Shares.AcquireAny
+	if t.Exact {
+		acquire = e.cfg.Shares.Acquire
+	}
+	h, err := acquire(ctx, t.Key.Export, t.MountOptions)
 	if err != nil {
 		return nil, nil, err
 	}
+	e.cfg.Opened(t)
 	return &Session{Key: t.Key, Root: h.Root(), handle: h, exports: e}, h.Release, nil
 }
 
@@ -251,16 +237,4 @@ func (e *Exports) visit(ctx context.Context, t Target, job func(context.Context,
 	}
 	defer release()
 	return s.remountStale(explain(s.Root, job(ctx, s)))
-}
-
-func (e *Exports) acquire(ctx context.Context, t Target) (h *share.Handle, err error) {
-	if t.Exact {
-		h, err = e.cfg.Shares.Acquire(ctx, t.Key.Export, t.MountOptions)
-	} else {
-		h, err = e.cfg.Shares.AcquireAny(ctx, t.Key.Export, t.MountOptions)
-	}
-	if err == nil {
-		e.cfg.Opened(t)
-	}
-	return h, err
 }

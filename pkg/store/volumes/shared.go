@@ -22,7 +22,7 @@ const sharedName = "shared directory"
 // checkSharedRequest refuses what a volume of a shared directory cannot have.
 func checkSharedRequest(req Request) error {
 	switch {
-	case req.Source != "":
+	case req.Source != nil:
 		return fmt.Errorf("%w: a data source: the class has shared: \"true\", and a volume cannot set the content of a shared directory", volume.ErrInvalid)
 	case req.Mutable != volume.Mutable{}:
 		return sharedAttributesError()

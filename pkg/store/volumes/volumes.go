@@ -28,8 +28,26 @@ type Request struct {
 	Size         SizeRange
 	// Mutable overrides the parameters of the class.
 	Mutable volume.Mutable
-	// Source names what the content is copied from; empty for an empty volume.
-	Source string
+	// Source of the content; nil for an empty volume.
+	Source *Source
+}
+
+// Source of a volume's content: one of the two.
+type Source struct {
+	Volume   *volume.ID
+	Snapshot *volume.SnapshotID
+}
+
+func (s *Source) String() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Volume != nil:
+		id := *s.Volume
+		id.OnDelete = "" // does not identify a volume
+		return "volume " + id.String()
+	}
+	return "snapshot " + s.Snapshot.String()
 }
 
 // Volume is an existing volume.
@@ -75,7 +93,7 @@ func (c Config) Record(req Request, now time.Time) (catalog.Record, error) {
 	want := catalog.Record{
 		Name: req.Name, ID: id.String(), SubDir: subDir, Capacity: capacity,
 		Parameters: req.Params.Shape(), Metadata: req.Params.Metadata, ClusterID: c.ClusterID,
-		OnDelete: id.OnDelete, MountOptions: req.MountOptions, Created: now.UTC(), Source: req.Source,
+		OnDelete: id.OnDelete, MountOptions: req.MountOptions, Created: now.UTC(), Source: req.Source.String(),
 		Mode: c.mode(req), UID: req.Params.UID, GID: req.Params.GID,
 	}
 	switch {
@@ -99,7 +117,7 @@ func (c Config) onDelete(req Request) volume.OnDelete {
 // source's mode unless the request sets one.
 func (c Config) mode(req Request) volume.Mode {
 	mode := cmp.Or(req.Mutable.Mode, req.Params.Mode)
-	if req.Source == "" {
+	if req.Source == nil {
 		return cmp.Or(mode, c.Mode)
 	}
 	return mode
