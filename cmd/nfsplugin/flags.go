@@ -101,14 +101,12 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	set.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", 20*time.Second,
 		"How long calls in flight may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
 	logsapi.AddFlags(parsed.logging, set)
-	if err := addPredecessors(set, c); err != nil {
-		return nil, err
-	}
+	ignored := addPredecessors(set, c)
 	if err := set.Parse(longFlags(set, args)); err != nil {
 		return nil, err
 	}
-	set.Visit(func(f *pflag.Flag) {
-		if _, ok := f.Annotations[annotationIgnored]; ok {
+	ignored.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
 			parsed.ignored = append(parsed.ignored, f.Name)
 		}
 	})

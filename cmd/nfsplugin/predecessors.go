@@ -12,53 +12,41 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-const annotationIgnored = "ignored"
-
 // addPredecessors adds the flags of csi-driver-nfs that have another name here or no
-// effect, so that its users' manifests work.
-func addPredecessors(set *pflag.FlagSet, c *Config) error {
-	set.StringVar(&c.DriverName, "drivername", c.DriverName, "The same as --driver-name.")
-	set.StringVar(&c.NodeID, "nodeid", c.NodeID, "The same as --node-id.")
-	hidden := []string{"drivername", "nodeid"}
+// effect, so that its users' manifests work. It returns the latter.
+func addPredecessors(set *pflag.FlagSet, c *Config) (ignored *pflag.FlagSet) {
+	renamed := pflag.NewFlagSet("renamed", pflag.ContinueOnError)
+	renamed.StringVar(&c.DriverName, "drivername", c.DriverName, "The same as --driver-name.")
+	renamed.StringVar(&c.NodeID, "nodeid", c.NodeID, "The same as --node-id.")
 
-	set.Int("vol-stats-cache-expire-in-minutes", 10, "Ignored.")
-	set.Bool("remove-archived-volume-path", true, "Ignored: an archive never replaces an older one.")
-	set.Bool("use-tar-command-in-snapshot", false, "Ignored.")
-	set.Bool("enable-snapshot-compression", true, "Ignored.")
-	ignored := append([]string{
-		"vol-stats-cache-expire-in-minutes", "remove-archived-volume-path",
-		"use-tar-command-in-snapshot", "enable-snapshot-compression",
-	}, addKlog(set)...)
-	for _, name := range ignored {
-		if err := set.SetAnnotation(name, annotationIgnored, []string{}); err != nil {
-			return err
-		}
+	ignored = pflag.NewFlagSet("ignored", pflag.ContinueOnError)
+	ignored.Int("vol-stats-cache-expire-in-minutes", 10, "Ignored.")
+	ignored.Bool("remove-archived-volume-path", true, "Ignored: an archive never replaces an older one.")
+	ignored.Bool("use-tar-command-in-snapshot", false, "Ignored.")
+	ignored.Bool("enable-snapshot-compression", true, "Ignored.")
+	addKlog(set, ignored)
+	for _, hidden := range []*pflag.FlagSet{renamed, ignored} {
+		hidden.VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+		set.AddFlagSet(hidden)
 	}
-	for _, name := range append(hidden, ignored...) {
-		if err := set.MarkHidden(name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return ignored
 }
 
-// addKlog adds the flags of klog that this program does not have and returns their names.
-// All of them direct or format its output, which goes to stderr here.
-func addKlog(set *pflag.FlagSet) (added []string) {
+// addKlog adds to ignored the flags of klog that this program does not have. All of them
+// direct or format its output, which goes to stderr here.
+func addKlog(set, ignored *pflag.FlagSet) {
 	own := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(own)
 	own.VisitAll(func(f *flag.Flag) {
 		if set.Lookup(f.Name) != nil {
 			return
 		}
-		added = append(added, f.Name)
 		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
-			set.Bool(f.Name, false, "Ignored: logs go to stderr.")
+			ignored.Bool(f.Name, false, "Ignored: logs go to stderr.")
 			return
 		}
-		set.String(f.Name, "", "Ignored: logs go to stderr.")
+		ignored.String(f.Name, "", "Ignored: logs go to stderr.")
 	})
-	return added
 }
 
 // longFlags writes flags with one dash as pflag expects them: package flag, which
