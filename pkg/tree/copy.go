@@ -16,10 +16,9 @@ const (
 	countAfter = 2 * time.Second
 	// parallelDirs is how many directories are read concurrently in addition to the first.
 	parallelDirs = 8
+	// bufferSize is how much of a file is read at a time.
+	bufferSize = 256 << 10
 )
-
-// errListedTwice: the target already has an entry of that name.
-var errListedTwice = errors.New("the name was listed twice")
 
 // CopyOptions are the options of Copy.
 type CopyOptions struct {

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	bufferSize = 256 << 10
 	// serverCopyFrom is the size from which the server is asked to copy by itself:
 	// below, a read and a write take no more round trips and are faster.
 	serverCopyFrom = 128 << 10
@@ -148,12 +147,7 @@ func (t *transfer) clone() (done bool, err error) {
 
 // fatal reports whether copying by other means would fail with the same error.
 func fatal(err error) bool {
-	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EIO, unix.EROFS} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EIO, unix.EROFS)
 }
 
 // extent returns the next range with data at or after off; after the last one, the
@@ -195,10 +189,9 @@ func (t *transfer) serverCopy(ctx context.Context, off, to int64) (int64, error)
 		if err := t.c.pause(ctx); err != nil {
 			return off, err
 		}
-		from, at, n := off, off, 0
-		err := fsat.Restart(func() (err error) {
-			n, err = unix.CopyFileRange(t.src, &from, t.dst, &at, int(min(to-off, serverCopyChunk)), 0)
-			return err
+		from, at := off, off
+		n, err := restart(func() (int, error) {
+			return unix.CopyFileRange(t.src, &from, t.dst, &at, int(min(to-off, serverCopyChunk)), 0)
 		})
 		switch {
 		case err == nil && n == 0:
@@ -223,15 +216,10 @@ func (t *transfer) readWrite(ctx context.Context, off, to int64) (int64, error) 
 		if err := t.c.pause(ctx); err != nil {
 			return off, err
 		}
-		err := t.c.step("read", t.l.join(t.name))
-		if err != nil {
+		if err := t.c.step("read", t.l.join(t.name)); err != nil {
 			return off, err
 		}
-		n := 0
-		err = fsat.Restart(func() (err error) {
-			n, err = unix.Pread(t.src, buf[:min(to-off, bufferSize)], off)
-			return err
-		})
+		n, err := restart(func() (int, error) { return unix.Pread(t.src, buf[:min(to-off, bufferSize)], off) })
 		if err != nil {
 			return off, sourceError{fmt.Errorf("read %s: %w", t.name, err)}
 		}
@@ -264,8 +252,7 @@ func zero(b []byte) bool {
 
 func writeAll(fd int, b []byte, off int64) error {
 	for len(b) > 0 {
-		n := 0
-		err := fsat.Restart(func() (err error) { n, err = unix.Pwrite(fd, b, off); return err })
+		n, err := restart(func() (int, error) { return unix.Pwrite(fd, b, off) })
 		if err != nil {
 			return err
 		}

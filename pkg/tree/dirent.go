@@ -8,8 +8,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // listingBuffer is how much of a directory is read at a time.
@@ -51,11 +49,7 @@ func (l *listing) fill() error {
 	if l.buf == nil {
 		l.buf = make([]byte, listingBuffer)
 	}
-	var n int
-	err := fsat.Restart(func() (err error) {
-		n, err = unix.Getdents(l.fd, l.buf)
-		return err
-	})
+	n, err := restart(func() (int, error) { return unix.Getdents(l.fd, l.buf) })
 	if err != nil {
 		return &os.PathError{Op: "getdents64", Path: ".", Err: err}
 	}
@@ -88,10 +82,7 @@ func (l *listing) parse() (dirent, bool) {
 // same directory may have returned; 0 is the beginning.
 func (l *listing) seek(offset int64) error {
 	l.left = nil
-	err := fsat.Restart(func() error {
-		_, err := unix.Seek(l.fd, offset, io.SeekStart)
-		return err
-	})
+	_, err := restart(func() (int64, error) { return unix.Seek(l.fd, offset, io.SeekStart) })
 	if err != nil {
 		return &os.PathError{Op: "lseek", Path: ".", Err: err}
 	}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -202,13 +202,6 @@ func (x *extractor) fifo(parent *os.Root, name string, h *tar.Header) error {
 	})
 }
 
-func accessTime(h *tar.Header) time.Time {
-	if h.AccessTime.IsZero() {
-		return h.ModTime
-	}
-	return h.AccessTime
-}
-
 // headerStat returns the attributes in the header of a tar member.
 func headerStat(h *tar.Header) *unix.Stat_t {
 	kind := uint32(0)
@@ -217,6 +210,6 @@ func headerStat(h *tar.Header) *unix.Stat_t {
 	}
 	return &unix.Stat_t{
 		Mode: kind | uint32(h.Mode)&(permBits|specialBits), Uid: uint32(h.Uid), Gid: uint32(h.Gid),
-		Atim: unix.NsecToTimespec(accessTime(h).UnixNano()), Mtim: unix.NsecToTimespec(h.ModTime.UnixNano()),
+		Atim: unix.NsecToTimespec(cmp.Or(h.AccessTime, h.ModTime).UnixNano()), Mtim: unix.NsecToTimespec(h.ModTime.UnixNano()),
 	}
 }

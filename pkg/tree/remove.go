@@ -153,11 +153,9 @@ func (w *remover) failed(d *directory, name string, err error) (gone bool) {
 	case errors.Is(err, unix.ESTALE) && d.gone():
 		return true // another controller removes the tree as well
 	}
-	for _, server := range []error{unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
-		if errors.Is(err, server) {
-			w.fail(fmt.Errorf("%s: %w", path.Join(d.path(), name), err))
-			return false
-		}
+	if isAny(err, unix.ESTALE, unix.EIO, unix.ETIMEDOUT, unix.ENOMEM, unix.EMFILE, unix.ENFILE) {
+		w.fail(fmt.Errorf("%s: %w", path.Join(d.path(), name), err))
+		return false
 	}
 	w.keep(d, name, err)
 	return false
