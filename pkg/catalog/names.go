@@ -16,7 +16,7 @@ func namePath(name string) string { return path.Join(namesDir, name) }
 // DirectoryOf returns the directory of the live volume of that name if it differs
 // from the name; fs.ErrNotExist if there is none.
 func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
-	there, err := c.readFile(namesDir, name)
+	there, err := c.readNote(namesDir, name)
 	if err != nil {
 		return "", fmt.Errorf("directory of the volume %s: %w", name, err)
 	}
@@ -33,7 +33,7 @@ func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
 // NotedDirectoryOf returns the note of the name, whether or not its volume exists;
 // fs.ErrNotExist if there is none.
 func (c *Catalog) NotedDirectoryOf(name string) (Record, error) {
-	noted, err := c.readFile(namesDir, name)
+	noted, err := c.readNote(namesDir, name)
 	if err != nil {
 		return Record{}, fmt.Errorf("directory of the volume %s: %w", name, err)
 	}
@@ -68,7 +68,7 @@ func noteError(name string, err error) error {
 
 // ForgetDirectoryOf removes the note if it names subDir.
 func (c *Catalog) ForgetDirectoryOf(name, subDir string) error {
-	there, err := c.readFile(namesDir, name)
+	there, err := c.readNote(namesDir, name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && there.SubDir != subDir {
 		return nil
 	}

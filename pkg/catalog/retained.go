@@ -43,7 +43,7 @@ func (c *Catalog) Retained(subDir, name string) (id string, err error) {
 		notes = append(notes, byVolume)
 	}
 	for _, note := range notes {
-		r, err := c.readFile(retainedDir, note)
+		r, err := c.readNote(retainedDir, note)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -61,7 +61,7 @@ func (c *Catalog) Retained(subDir, name string) (id string, err error) {
 // record by now.
 func (c *Catalog) ForgetRetained(r Record) error {
 	name := retainedName(r.SubDir)
-	note, err := c.readFile(retainedDir, name)
+	note, err := c.readNote(retainedDir, name)
 	// A note of the volume itself is kept: another controller wrote it when it deleted it.
 	if err == nil && note.SubDir == r.SubDir && !note.Same(r) {
 		err = c.meta.Remove(path.Join(retainedDir, name))
@@ -97,7 +97,7 @@ func (c *Catalog) SweepRetained(after string, limit int, keep func(r Record, wri
 }
 
 func (c *Catalog) sweepRetained(name string, keep func(Record, time.Time) (bool, error)) error {
-	r, err := c.readFile(retainedDir, name)
+	r, err := c.readNote(retainedDir, name)
 	if _, broken := errors.AsType[*BrokenError](err); broken {
 		return nil
 	}

@@ -24,7 +24,7 @@ func TestForgetRetained(t *testing.T) {
 		cat, _ := open(t)
 		must(t, cat.setNote(retainedDir+"/data", tt.note))
 		must(t, cat.ForgetRetained(adopter))
-		if _, err := cat.readFile(retainedDir, "data"); (err == nil) != tt.stays {
+		if _, err := cat.readNote(retainedDir, "data"); (err == nil) != tt.stays {
 			t.Errorf("the note %s: %v, want that it stays %v", name, err, tt.stays)
 		}
 	}

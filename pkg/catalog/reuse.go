@@ -30,7 +30,7 @@ func (c *Catalog) NoteReuse(r Record) error {
 // Reuse returns the directory's note; fs.ErrNotExist if there is none.
 func (c *Catalog) Reuse(subDir string) (Record, error) {
 	note := ReusePath(subDir)
-	r, err := c.readFile(path.Dir(note), path.Base(note))
+	r, err := c.readNote(path.Dir(note), path.Base(note))
 	if err == nil && r.SubDir != path.Clean(subDir) {
 		err = &BrokenError{Reason: fmt.Sprintf("it is of %q", r.SubDir)}
 	}

@@ -29,14 +29,6 @@ func (c *Catalog) Read(subDir string) (Record, error) {
 	return r, nil
 }
 
-func (c *Catalog) readFile(dir, name string) (Record, error) {
-	b, err := c.readBytes(dir, name)
-	if err != nil {
-		return Record{}, err
-	}
-	return decode(b)
-}
-
 func (c *Catalog) readBytes(in, name string) ([]byte, error) {
 	dir, err := c.dir(in, false)
 	if err != nil {

@@ -74,43 +74,24 @@ func OpenBeneath(dir int, name string, flags int) (fd int, err error) {
 	return fd, nil
 }
 
-// ReadFile reads a whole file, by its path below a directory. It does not return the
-// content of a file that another client has removed or replaced: an NFSv4 client opens a
-// file in its cache by handle, even after it was unlinked.
+// ReadFile reads a whole file, by its path below a directory.
 func ReadFile(dir int, name string) ([]byte, error) {
-	for range MaxLostRaces {
-		b, unlinked, err := readFile(dir, name)
-		if err != nil || !unlinked {
-			return b, err
-		}
-		if err := Revalidate(dir); err != nil {
-			return nil, err
-		}
-	}
-	return nil, &os.PathError{Op: "read", Path: name, Err: unix.ESTALE}
-}
-
-func readFile(dir int, name string) (b []byte, unlinked bool, err error) {
 	// O_NONBLOCK: a fifo in the file's place must not make it wait for a writer.
 	fd, err := OpenBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer unix.Close(fd) //nolint:errcheck // only read
-	st, err := Stat(fd, name)
-	if err != nil || st.Nlink == 0 {
-		return nil, st.Nlink == 0, err
-	}
-	b = make([]byte, 0, 4096)
+	b := make([]byte, 0, 4096)
 	for {
 		n := 0
 		err := Restart(func() (err error) { n, err = unix.Read(fd, b[len(b):cap(b)]); return err })
 		if err != nil {
-			return nil, false, &os.PathError{Op: "read", Path: name, Err: err}
+			return nil, &os.PathError{Op: "read", Path: name, Err: err}
 		}
 		b = b[:len(b)+n]
 		if len(b) < cap(b) {
-			return b, false, nil // a short read: the end
+			return b, nil // a short read: the end
 		}
 		b = append(b, 0)[:len(b)]
 	}

@@ -75,37 +75,44 @@ func TestReuseByManyControllers(t *testing.T) {
 }
 
 // A controller deletes a volume whose directory another one handed over. The kernel of
-// the first still knows an older note of the directory, and the server still has it.
+// the first still knows the note that was replaced: by its handle, as the server has the
+// file open, or under a delegation.
 func TestReuseNoteReplacedByAnotherController(t *testing.T) {
 	for version, disk := range clientVersions() {
-		t.Run(version, func(t *testing.T) {
-			e, dir := export(t, disk, "rw,no_root_squash", 0o777)
-			options := []string{version, "nosharecache"}
-			controller := func() *store.Store {
-				return storeWith(t, func(c *store.Config) { c.ClusterID = "one" }, options...)
-			}
-			a, b := controller(), controller()
-			create := func(s *store.Store, name string) volume.ID {
-				v, err := s.Create(t.Context(), reuseRequest(e, name, options))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return v.ID
-			}
-			create(a, "pvc-0")
-			create(b, "pvc-1")
-			note, err := os.Open(filepath.Join(dir, volume.MetaDir, catalog.ReusePath("team/db")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer note.Close()
-			last := create(a, "pvc-2")
-			if err := b.Delete(t.Context(), last, nil); err != nil {
-				t.Fatal(err)
-			}
-			mustContain(t, dir)
-		})
+		for _, open := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s open=%t", version, open), func(t *testing.T) { reuseNoteReplaced(t, version, disk, open) })
+		}
 	}
+}
+
+func reuseNoteReplaced(t *testing.T, version, disk string, open bool) {
+	e, dir := export(t, disk, "rw,no_root_squash", 0o777)
+	options := []string{version, "nosharecache"}
+	controller := func() *store.Store {
+		return storeWith(t, func(c *store.Config) { c.ClusterID = "one" }, options...)
+	}
+	a, b := controller(), controller()
+	create := func(s *store.Store, name string) volume.ID {
+		v, err := s.Create(t.Context(), reuseRequest(e, name, options))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.ID
+	}
+	create(a, "pvc-0")
+	create(b, "pvc-1")
+	if open {
+		note, err := os.Open(filepath.Join(dir, volume.MetaDir, catalog.ReusePath("team/db")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer note.Close()
+	}
+	last := create(a, "pvc-2")
+	if err := b.Delete(t.Context(), last, nil); err != nil {
+		t.Fatal(err)
+	}
+	mustContain(t, dir)
 }
 
 func reuseRequest(e volume.Export, name string, options []string) store.CreateRequest {
