@@ -3,7 +3,11 @@ package catalog
 import (
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 // GroupsDir has a directory for each group snapshot. Its members are directories in
@@ -97,5 +101,19 @@ func (c *Catalog) WriteGroup(dir string, g Group) error {
 	return nil
 }
 
-// MemberPath is where a member of a group lies below the catalog's directory.
-func MemberPath(group, member string) string { return path.Join(GroupPath(group), member) }
+// CheckMembers returns volume.ErrInvalid unless the group has the members that a caller
+// expects, if any.
+func (g Group) CheckMembers(expected []string) error {
+	if len(expected) == 0 {
+		return nil
+	}
+	have := make([]string, 0, len(g.Members))
+	for _, m := range g.Members {
+		have = append(have, m.ID)
+	}
+	slices.Sort(have)
+	if !slices.Equal(have, slices.Sorted(slices.Values(expected))) {
+		return fmt.Errorf("%w: its members are %s, not %s", volume.ErrInvalid, strings.Join(have, ", "), strings.Join(expected, ", "))
+	}
+	return nil
+}

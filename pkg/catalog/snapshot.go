@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"time"
+
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
 const (
@@ -45,7 +47,12 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 }
 
 // SnapshotPath is the path of the snapshot below the catalog's directory.
-func SnapshotPath(name string) string { return path.Join(SnapshotsDir, name) }
+func SnapshotPath(id volume.SnapshotID) string {
+	if id.Group != "" {
+		return path.Join(GroupPath(id.Group), id.Name)
+	}
+	return path.Join(SnapshotsDir, id.Name)
+}
 
 // ReadSnapshot returns the record of a complete snapshot, by its path below the
 // catalog's directory; fs.ErrNotExist if there is none.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
@@ -50,7 +51,7 @@ func (s *Store) SnapshotContents() []inventory.SnapshotContent { return s.invent
 // saw adds snapshots to the inventory.
 func (s *Store) saw(snapshots ...Snapshot) {
 	for _, snap := range snapshots {
-		s.inventory.SawSnapshot(copies.SnapshotPath(snap.ID), inventory.SnapshotContent{ID: snap.ID, Bytes: snap.Bytes, Entries: snap.Entries})
+		s.inventory.SawSnapshot(catalog.SnapshotPath(snap.ID), inventory.SnapshotContent{ID: snap.ID, Bytes: snap.Bytes, Entries: snap.Entries})
 	}
 }
 

@@ -31,7 +31,7 @@ func (c *Copies) CreateGroup(ctx context.Context, req GroupRequest) (Group, erro
 	if req.Export != nil {
 		id.Export = *req.Export
 	}
-	t := c.cfg.Target(groupKey(id), req.MountOptions)
+	t := c.cfg.Target(session.GroupKey(id), req.MountOptions)
 	job := copyjob.Request[snapshotIdentity]{
 		Key: t.Key, Identity: snapshotIdentity{req.Name, sourcesOf(req.Sources)},
 		Sources: exportsOf(req.Sources), Volume: volumeOf(&volumes.Source{Volume: &req.Sources[0].ID}), Owner: dir,

@@ -87,17 +87,7 @@ func (g *groupCopy) make(ctx context.Context, t copyjob.Task) error {
 	if err := g.staging.Cat.WriteGroup(g.staging.name, rec); err != nil {
 		return err
 	}
-	if err := g.staging.Step(ctx, "put group in its place"); err != nil {
-		return err
-	}
-	err := g.staging.place(catalog.GroupPath(g.id.Name))
-	if errors.Is(err, errExists) {
-		err = g.staging.end(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	return g.staging.Step(ctx, "answer")
+	return g.staging.place(ctx, "put group in its place", catalog.GroupPath(g.id.Name))
 }
 
 // fill copies the members in turn and adds them to the group's record.

@@ -3,7 +3,6 @@ package copies
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -24,7 +23,7 @@ func keyOf(s *volumes.Source) session.Key {
 	if s.Volume != nil {
 		return session.Key{Export: s.Volume.Export, SubDir: s.Volume.SubDir}
 	}
-	return snapshotKey(*s.Snapshot)
+	return session.SnapshotKey(*s.Snapshot)
 }
 
 // volumeOf names the volume that is copied, directly or from a snapshot.
@@ -59,19 +58,6 @@ type Snapshot struct {
 	Created time.Time
 }
 
-// SnapshotPath is the path of the snapshot in the catalog.
-func SnapshotPath(id volume.SnapshotID) string {
-	if id.Group != "" {
-		return catalog.MemberPath(id.Group, id.Name)
-	}
-	return catalog.SnapshotPath(id.Name)
-}
-
-// snapshotKey is never that of a volume: no volume is in the catalog's directory.
-func snapshotKey(id volume.SnapshotID) session.Key {
-	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, SnapshotPath(id))}
-}
-
 // SnapshotOf is the snapshot of a record.
 func SnapshotOf(rec catalog.Snapshot) (Snapshot, error) {
 	id, err := volume.ParseSnapshotID(rec.ID)
@@ -104,10 +90,6 @@ type Group struct {
 	ID      volume.GroupID
 	Members []Snapshot
 	Created time.Time
-}
-
-func groupKey(id volume.GroupID) session.Key {
-	return session.Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, catalog.GroupPath(id.Name))}
 }
 
 // source is the same for all forms of the volume's ID.

@@ -35,7 +35,7 @@ func (c *Copies) CreateSnapshot(ctx context.Context, req SnapshotRequest) (Snaps
 	if req.Export != nil {
 		id.Export = *req.Export
 	}
-	t, src := c.cfg.Target(snapshotKey(id), req.MountOptions), &volumes.Source{Volume: &req.Source}
+	t, src := c.cfg.Target(session.SnapshotKey(id), req.MountOptions), &volumes.Source{Volume: &req.Source}
 	job := copyjob.Request[snapshotIdentity]{
 		Key: t.Key, Identity: snapshotIdentity{req.Name, src.String()},
 		Sources: []volume.Export{req.Source.Export}, Volume: volumeOf(src), Owner: id.Source,
@@ -77,7 +77,7 @@ func (c *Copies) createSnapshot(ctx context.Context, x *session.Session, id volu
 
 // sameSnapshot finds the snapshot of an earlier call; fs.ErrNotExist if there is none.
 func sameSnapshot(cat *catalog.Catalog, id volume.SnapshotID, source volume.ID) (Snapshot, error) {
-	rec, err := cat.ReadSnapshot(SnapshotPath(id))
+	rec, err := cat.ReadSnapshot(catalog.SnapshotPath(id))
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -116,17 +116,7 @@ func (s *snapshotCopy) make(ctx context.Context, t copyjob.Task) error {
 		return err
 	}
 	logCopied(ctx, rec, t.Progress)
-	if err := s.Step(ctx, "put snapshot in its place"); err != nil {
-		return err
-	}
-	err := s.place(SnapshotPath(s.id))
-	if errors.Is(err, errExists) {
-		err = s.end(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	return s.Step(ctx, "answer")
+	return s.place(ctx, "put snapshot in its place", catalog.SnapshotPath(s.id))
 }
 
 // logCopied logs what a snapshot contains, for which the CSI has no field, and what of
@@ -148,14 +138,14 @@ func logCopied(ctx context.Context, rec catalog.Snapshot, p *tree.Progress) {
 // Errors: volume.ErrInUse while a volume is being made from it,
 // volume.ErrInGroup, those of share.Cache.
 func (c *Copies) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) error {
-	t := c.cfg.Target(snapshotKey(id), mountOptions)
+	t := c.cfg.Target(session.SnapshotKey(id), mountOptions)
 	err := c.snapshots.End(ctx, t.Key, id.Source)
 	if err == nil {
 		err = c.cfg.Exports.Do(ctx, t, func(ctx context.Context, x *session.Session) error {
 			if err := c.Free(t.Key); err != nil {
 				return err
 			}
-			return c.deleteSnapshot(ctx, x, id)
+			return deletion.Snapshot(ctx, x, id)
 		})
 	}
 	if err != nil {
@@ -165,36 +155,11 @@ func (c *Copies) DeleteSnapshot(ctx context.Context, id volume.SnapshotID, mount
 	return nil
 }
 
-func (c *Copies) deleteSnapshot(ctx context.Context, x *session.Session, id volume.SnapshotID) error {
-	rec, err := x.Cat.ReadSnapshot(SnapshotPath(id))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := x.Cat.EndStagings(x.Key.SubDir, ""); err != nil {
-			return err
-		}
-		return deletion.Tarball(ctx, x, id)
-	case err != nil:
-		return err
-	case rec.ID != id.String():
-		klog.FromContext(ctx).Info("Nothing to delete: the snapshot is gone and another one has its name", logkeys.SnapshotID, id.String(), logkeys.Owner, rec.ID)
-		return nil
-	case id.Group != "":
-		return fmt.Errorf("%w: %s", volume.ErrInGroup, id.GroupID())
-	}
-	if err := x.Step(ctx, "move snapshot to trash"); err != nil {
-		return err
-	}
-	if err := x.Cat.Discard(SnapshotPath(id)); err != nil {
-		return err
-	}
-	return x.Step(ctx, "answer")
-}
-
 // GetSnapshot returns the snapshot, or volume.ErrSnapshotNotFound.
 func (c *Copies) GetSnapshot(ctx context.Context, id volume.SnapshotID, mountOptions []string) (Snapshot, error) {
-	t := c.cfg.Target(snapshotKey(id), mountOptions)
+	t := c.cfg.Target(session.SnapshotKey(id), mountOptions)
 	found, err := session.Result(ctx, c.cfg.Exports.View, t, func(_ context.Context, x *session.Session) (Snapshot, error) {
-		rec, err := x.Records().ReadSnapshot(SnapshotPath(id))
+		rec, err := x.Records().ReadSnapshot(catalog.SnapshotPath(id))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return findTarball(x, id)

@@ -104,7 +104,7 @@ func openVolume(x *session.Session, id volume.ID) (*content, error) {
 }
 
 func openSnapshot(x *session.Session, id volume.SnapshotID) (*content, error) {
-	rec, err := x.Records().ReadSnapshot(SnapshotPath(id))
+	rec, err := x.Records().ReadSnapshot(catalog.SnapshotPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		t, err := legacy.Open(x, id)
 		if err != nil {
@@ -132,7 +132,7 @@ func openData(export *os.Root, id volume.SnapshotID) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := fsat.OpenDirectory(cat.Meta(), path.Join(SnapshotPath(id), catalog.SnapshotData))
+	dir, err := fsat.OpenDirectory(cat.Meta(), path.Join(catalog.SnapshotPath(id), catalog.SnapshotData))
 	return dir, errors.Join(err, cat.Close())
 }
 

@@ -167,21 +167,28 @@ func (st *staging) placeVolume(subDir string) error {
 	return fsat.InNewPlace(st.Root, subDir, func(to fsat.Place) error { return st.explain(from.Rename(to)) })
 }
 
-// place renames the staging directory to its place in the catalog. It is errExists
-// where another controller has put its copy there.
-func (st *staging) place(where string) error {
+// place renames the staging directory to its place in the catalog. Where another
+// controller has put its copy there, this one is discarded.
+func (st *staging) place(ctx context.Context, step, where string) error {
+	if err := st.Step(ctx, step); err != nil {
+		return err
+	}
 	if err := st.Cat.Meta().MkdirAll(path.Dir(where), 0o700); err != nil {
 		return err
 	}
 	err := st.Cat.Meta().Rename(st.name, where)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
-		return errExists
+		err = st.end(ctx)
+	} else {
+		err = st.explain(err)
 	}
-	return st.explain(err)
+	if err != nil {
+		return err
+	}
+	return st.Step(ctx, "answer")
 }
 
 var (
-	errExists     = errors.New("it is there already")
 	errSuperseded = fmt.Errorf("%w: another controller makes it as well", volume.ErrInProgress)
 	errUnclaimed  = fmt.Errorf("%w: its record was removed while it was copied", volume.ErrInProgress)
 )

@@ -20,8 +20,8 @@ import (
 // archive quarantines the directory, then renames it to an unused name beside its old
 // path.
 func (d *Deletion) archive(ctx context.Context) (owned bool, err error) {
-	q, err := d.quarantineOwned(ctx, catalog.ArchivingKind(d.Key.SubDir))
-	if err != nil || !q.owned {
+	_, owned, err = d.quarantineOwned(ctx, catalog.ArchivingKind(d.Key.SubDir))
+	if err != nil || !owned {
 		return false, err
 	}
 	return true, d.finishArchive(ctx)

@@ -1,5 +1,5 @@
 // Package deletion deletes volumes by their policy: the directory is quarantined and
-// moved to the trash, retained, or archived beside its old path.
+// moved to the trash, retained, or archived beside its old path. It deletes snapshots, too.
 package deletion
 
 import (
@@ -126,6 +126,19 @@ func (d *Deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 	return d.removeRecord()
 }
 
+// noteRetained notes, for repeated calls, that the directory is retained. A full disk is
+// no error if the volume ID says so too.
+func (d *Deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
+	err := d.Step(ctx, "note that it is retained")
+	if err == nil {
+		err = d.Cat.NoteRetained(rec)
+	}
+	if fsat.IsFull(err) && d.cfg.Volumes.Policy(catalog.Record{}, d.id) == volume.OnDeleteRetain {
+		return nil
+	}
+	return err
+}
+
 // removeRecord removes the held record, after the entries that refer to it.
 func (d *Deletion) removeRecord() error {
 	rec := d.held.Record()
@@ -149,11 +162,11 @@ func (d *Deletion) applyPolicy(ctx context.Context, policy volume.OnDelete) (own
 	case volume.OnDeleteArchive:
 		return d.archive(ctx)
 	}
-	q, err := d.quarantineOwned(ctx, catalog.QuarantineKind(d.Key.SubDir))
-	if err != nil || !q.owned {
+	name, owned, err := d.quarantineOwned(ctx, catalog.QuarantineKind(d.Key.SubDir))
+	if err != nil || !owned {
 		return false, err
 	}
-	if err := d.discard(ctx, q.name); err != nil {
+	if err := d.discard(ctx, name); err != nil {
 		return false, err
 	}
 	if err := d.Step(ctx, "prune parents"); err != nil {

@@ -30,25 +30,21 @@ func (d *Deletion) deleteUnrecorded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if exists {
-		err = d.deletePredecessor(ctx, policy)
-	} else {
-		err = d.finish(ctx, policy)
+	switch {
+	case exists:
+		if err = d.checkNotNested(policy); err == nil {
+			_, err = d.applyPolicy(ctx, policy)
+		}
+	case policy == volume.OnDeleteArchive: // of a delete that was killed, if there was one
+		err = d.finishArchive(ctx)
+	default:
+		err = d.finishDiscard()
 	}
 	if err != nil {
 		return err
 	}
 	// A killed process may have left the record's directory.
 	return d.Cat.Prune(d.id.SubDir)
-}
-
-// deletePredecessor deletes a directory without a record.
-func (d *Deletion) deletePredecessor(ctx context.Context, policy volume.OnDelete) error {
-	if err := d.checkNotNested(policy); err != nil {
-		return err
-	}
-	_, err := d.applyPolicy(ctx, policy)
-	return err
 }
 
 // checkNotNested returns volume.ErrOwned for a directory without a record that contains,
@@ -70,14 +66,6 @@ func (d *Deletion) checkNotNestedExport(policy volume.OnDelete) error {
 		return catalog.CheckNotNestedExport(d.Root, d.id.SubDir)
 	}
 	return d.Cat.CheckNotNestedExport(d.id.SubDir)
-}
-
-// finish completes a delete that was killed, if there was one.
-func (d *Deletion) finish(ctx context.Context, policy volume.OnDelete) error {
-	if policy == volume.OnDeleteArchive {
-		return d.finishArchive(ctx)
-	}
-	return d.finishDiscard()
 }
 
 // lastPolicy is the policy of a volume without a record: retain, if it was retained.

@@ -14,29 +14,21 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// quarantined is the outcome of a quarantine. A directory that is not owned was put back.
-type quarantined struct {
-	name  string // in TempDir; empty if there was no directory
-	owned bool
-}
-
-// quarantineOwned quarantines the directory if it belongs to the volume.
-func (d *Deletion) quarantineOwned(ctx context.Context, kind string) (quarantined, error) {
-	name, err := d.quarantine(ctx, kind)
-	if err != nil {
-		return quarantined{}, err
-	}
-	if d.held == nil && name == "" {
-		return quarantined{owned: true}, nil
+// quarantineOwned quarantines the directory if it belongs to the volume. It returns the
+// name in TempDir, empty if there was no directory. One that is not owned was put back.
+func (d *Deletion) quarantineOwned(ctx context.Context, kind string) (name string, owned bool, err error) {
+	name, err = d.quarantine(ctx, kind)
+	if err != nil || d.held == nil && name == "" {
+		return "", err == nil, err
 	}
 	if err := d.Step(ctx, "see whose directory it was"); err != nil {
-		return quarantined{}, err
+		return "", false, err
 	}
-	owned, err := d.ownsDirectory()
+	owned, err = d.ownsDirectory()
 	if err == nil && !owned {
 		err = d.putBack(name)
 	}
-	return quarantined{name, owned}, err
+	return name, owned, err
 }
 
 // quarantine renames the volume's directory into TempDir and returns its name there, or
@@ -68,20 +60,12 @@ func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, er
 		}
 		// Already gone, or the reply to a successful rename was lost, or the client has
 		// an earlier volume's directory cached.
-		if exists, _, statErr := directoryNow(from); statErr != nil || !exists {
-			return "", statErr
+		// Its parent may be gone, too.
+		if exists, _, statErr := fsat.DirectoryNow(from.Parent, from.Name); statErr != nil || !exists {
+			return "", fsat.IgnoreNotExist(statErr)
 		}
 	}
 	return "", fmt.Errorf("%w: %s is being replaced: %w", volume.ErrInProgress, d.id.SubDir, err)
-}
-
-// directoryNow is fsat.DirectoryNow for a place whose parent may be gone.
-func directoryNow(p fsat.Place) (bool, fs.FileInfo, error) {
-	exists, info, err := fsat.DirectoryNow(p.Parent, p.Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil, nil
-	}
-	return exists, info, err
 }
 
 // putBack returns another volume's directory to its path. If it is gone, it was this

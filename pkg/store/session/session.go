@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
@@ -22,6 +23,16 @@ type Key struct {
 }
 
 func (k Key) String() string { return k.Export.Source(k.SubDir) }
+
+// SnapshotKey is never that of a volume: no volume is in the catalog's directory.
+func SnapshotKey(id volume.SnapshotID) Key {
+	return Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, catalog.SnapshotPath(id))}
+}
+
+// GroupKey is SnapshotKey for a group.
+func GroupKey(id volume.GroupID) Key {
+	return Key{Export: id.Export, SubDir: path.Join(volume.MetaDir, catalog.GroupPath(id.Name))}
+}
 
 // Session is an export opened for one job.
 type Session struct {
