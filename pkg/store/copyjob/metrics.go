@@ -7,29 +7,16 @@ func (p *Pool) Collector() prometheus.Collector { return collector{p} }
 
 type collector struct{ pool *Pool }
 
-type descs struct{ copies, bytes, entries *prometheus.Desc }
-
-func (collector) descs() descs {
-	return descs{
-		copies:  prometheus.NewDesc("nfs_csi_copies", "Clones, snapshots and restores that are being made.", nil, nil),
-		bytes:   prometheus.NewDesc("nfs_csi_copy_backlog_bytes", "Bytes that they have left to copy, as far as known.", nil, nil),
-		entries: prometheus.NewDesc("nfs_csi_copy_backlog_entries", "Files that they have left to copy, as far as known.", nil, nil),
-	}
-}
-
 // Describe implements prometheus.Collector.
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	d := c.descs()
-	ch <- d.copies
-	ch <- d.bytes
-	ch <- d.entries
-}
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	copies, bytes, entries := c.pool.Backlog()
-	d := c.descs()
-	ch <- prometheus.MustNewConstMetric(d.copies, prometheus.GaugeValue, float64(copies))
-	ch <- prometheus.MustNewConstMetric(d.bytes, prometheus.GaugeValue, float64(bytes))
-	ch <- prometheus.MustNewConstMetric(d.entries, prometheus.GaugeValue, float64(entries))
+	gauge := func(name, help string, value int64) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, float64(value))
+	}
+	gauge("nfs_csi_copies", "Clones, snapshots and restores that are being made.", int64(copies))
+	gauge("nfs_csi_copy_backlog_bytes", "Bytes that they have left to copy, as far as known.", bytes)
+	gauge("nfs_csi_copy_backlog_entries", "Files that they have left to copy, as far as known.", entries)
 }

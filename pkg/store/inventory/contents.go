@@ -26,7 +26,9 @@ type contents struct {
 	exports map[volume.Export]map[string]SnapshotContent
 }
 
-func (c *contents) all() []SnapshotContent {
+// SnapshotContents are those of the snapshots that this process has made, and of those
+// on the exports of the inventory as of the last refresh.
+func (c *contents) SnapshotContents() []SnapshotContent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var list []SnapshotContent
@@ -43,7 +45,8 @@ func (c *contents) on(export volume.Export) map[string]SnapshotContent {
 	return maps.Clone(c.exports[export])
 }
 
-func (c *contents) saw(path string, s SnapshotContent) {
+// SawSnapshot notes a snapshot, by the path of its record.
+func (c *contents) SawSnapshot(path string, s SnapshotContent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	paths := c.exports[s.ID.Export]
@@ -60,10 +63,16 @@ func (c *contents) forget(export volume.Export, gone func(path string, s Snapsho
 	maps.DeleteFunc(c.exports[export], gone)
 }
 
-// refresh adds the snapshots that others have made and drops those that they
-// have deleted. Records do not change, so only new ones are read. It returns early, not
-// complete, when waiting reports true.
-func (c *contents) refresh(ctx context.Context, export volume.Export, records session.Records, waiting func() bool) (complete bool, err error) {
+// ForgetSnapshots drops the snapshots of an export that gone selects.
+func (c *contents) ForgetSnapshots(export volume.Export, gone func(volume.SnapshotID) bool) {
+	c.forget(export, func(_ string, s SnapshotContent) bool { return gone(s.ID) })
+}
+
+// RefreshContents adds the snapshots that others have made on the session's export and
+// drops those that they have deleted. Records do not change, so only new ones are read. It
+// returns early, not complete, when waiting reports true.
+func (c *contents) RefreshContents(ctx context.Context, x *session.Session, waiting func() bool) (complete bool, err error) {
+	export, records := x.Key.Export, x.Records()
 	before, found := c.on(export), map[string]bool{}
 	for path, err := range records.SnapshotPaths("") {
 		if err := errors.Join(err, ctx.Err()); err != nil {
@@ -93,7 +102,7 @@ func (c *contents) read(records session.Records, path string) error {
 		return nil
 	}
 	if err == nil {
-		c.saw(path, SnapshotContent{id, rec.Bytes, rec.Entries})
+		c.SawSnapshot(path, SnapshotContent{id, rec.Bytes, rec.Entries})
 	}
 	return err
 }

@@ -23,8 +23,8 @@ type knownExport struct {
 	ids     map[string]string // by the paths of their records
 }
 
-// opened adds an export. Only the options of an exact target replace older ones.
-func (k *known) opened(t session.Target) {
+// Opened adds the target's export to the lists. Only the options of an exact target replace older ones.
+func (k *known) Opened(t session.Target) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.exports[t.Key.Export]
@@ -44,7 +44,8 @@ func (k *known) options(export volume.Export) []string {
 	return nil
 }
 
-func (k *known) saw(path string, id volume.ID) {
+// Saw notes a volume, by the path of its record.
+func (k *known) Saw(path string, id volume.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.exports[id.Export]; e != nil {
@@ -52,7 +53,8 @@ func (k *known) saw(path string, id volume.ID) {
 	}
 }
 
-func (k *known) forget(id volume.ID) {
+// Forget drops a volume that was deleted.
+func (k *known) Forget(id volume.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.exports[id.Export]; e != nil {
@@ -65,12 +67,8 @@ func (k *known) forget(id volume.ID) {
 func (k *known) from(name string) []volume.Export {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var list []volume.Export
-	for e := range k.exports {
-		if e.String() >= name {
-			list = append(list, e)
-		}
-	}
+	list := slices.Collect(maps.Keys(k.exports))
+	list = slices.DeleteFunc(list, func(e volume.Export) bool { return e.String() < name })
 	slices.SortFunc(list, func(a, b volume.Export) int { return cmp.Compare(a.String(), b.String()) })
 	return list
 }

@@ -62,7 +62,7 @@ func (i *Inventory) listExport(ctx context.Context, export volume.Export, after 
 		for _, rec := range recs {
 			if v, err := volumes.Of(rec); err == nil && v.ID.Export == export {
 				list = append(list, listed{v, rec.SubDir})
-				i.known.saw(rec.SubDir, v.ID)
+				i.Saw(rec.SubDir, v.ID)
 			}
 		}
 		return list, err

@@ -87,9 +87,9 @@ func (w *walker) walk(ctx context.Context, dir, after string) error {
 	}
 	first, rest, nested := strings.Cut(after, "/")
 	for len(list) > 0 && after != "" && list[0] <= first {
-		if list[0] == first {
-			// A volume of this name was on an earlier page; a directory may lead to more.
-			if err := w.within(ctx, path.Join(dir, first), rest, nested); err != nil {
+		// A volume of this name was on an earlier page; a directory may lead to more.
+		if list[0] == first && nested && !w.done() {
+			if err := w.walk(ctx, path.Join(dir, first), rest); err != nil {
 				return err
 			}
 		}
@@ -106,13 +106,6 @@ func (w *walker) walk(ctx context.Context, dir, after string) error {
 		list = list[n:]
 	}
 	return nil
-}
-
-func (w *walker) within(ctx context.Context, dir, after string, nested bool) error {
-	if !nested || w.done() {
-		return nil
-	}
-	return w.walk(ctx, dir, after)
 }
 
 func (w *walker) below(dir string) ([]string, error) {
@@ -163,22 +156,22 @@ func (w *walker) readBatch(ctx context.Context, dir string, list []string) error
 // is skipped, lest it hide all others.
 func (w *walker) read(ctx context.Context, subDir string) (rec catalog.Record, leads bool, err error) {
 	rec, err = w.records.Read(subDir)
-	var broken *catalog.BrokenError
+	_, broken := errors.AsType[*catalog.BrokenError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return catalog.Record{}, true, nil
-	case errors.As(err, &broken):
+	case broken:
 		klog.FromContext(ctx).Error(err, "Skipped the unreadable record of a volume", logkeys.SubDir, subDir)
 		return catalog.Record{}, false, nil
 	}
 	if rec.Shared == catalog.SharedDirectory {
 		return catalog.Record{}, true, nil
 	}
-	if err == nil {
-		var pending bool
-		if pending, err = volumes.Pending(w.root, rec); pending {
-			return catalog.Record{}, false, nil
-		}
+	if err != nil {
+		return rec, false, err
 	}
-	return rec, false, err
+	if pending, err := volumes.Pending(w.root, rec); err != nil || pending {
+		return catalog.Record{}, false, err
+	}
+	return rec, false, nil
 }

@@ -38,7 +38,8 @@ type backlogs struct {
 	by map[volume.Export]*Backlog
 }
 
-func (b *backlogs) all() []Backlog {
+// Backlog of every export that was scanned.
+func (b *backlogs) Backlog() []Backlog {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []Backlog
@@ -48,7 +49,8 @@ func (b *backlogs) all() []Backlog {
 	return all
 }
 
-func (b *backlogs) late(export volume.Export) Late {
+// Late returns the late trees of an export.
+func (b *backlogs) Late(export volume.Export) Late {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if one := b.by[export]; one != nil {

@@ -1,6 +1,7 @@
 package reclaim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -36,11 +37,7 @@ func (c Config) complete() (Config, error) {
 	if c.Exports == nil || c.Upkeep == nil || c.Workers < 1 || c.Rate < 0 {
 		return Config{}, errors.New("reclaim: exports, upkeep, at least one worker and a rate that is not negative are needed")
 	}
-	if c.Debounce == 0 {
-		c.Debounce = debounce
-	}
-	if c.AbandonedAfter == 0 {
-		c.AbandonedAfter = AbandonedAfter
-	}
+	c.Debounce = cmp.Or(c.Debounce, debounce)
+	c.AbandonedAfter = cmp.Or(c.AbandonedAfter, AbandonedAfter)
 	return c, nil
 }

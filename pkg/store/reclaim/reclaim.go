@@ -34,7 +34,7 @@ type Reclaimer struct {
 	seen    map[volume.Export]bool
 	running map[volume.Export]*worker
 
-	backlogs backlogs
+	backlogs
 }
 
 // worker empties the trash of one export.
@@ -67,12 +67,6 @@ func (r *Reclaimer) Close() {
 
 // Wait waits until no export has anything left to reclaim.
 func (r *Reclaimer) Wait() { r.wg.Wait() }
-
-// Backlog of every export that was scanned.
-func (r *Reclaimer) Backlog() []Backlog { return r.backlogs.all() }
-
-// Late returns the late trees of an export.
-func (r *Reclaimer) Late(export volume.Export) Late { return r.backlogs.late(export) }
 
 // Resume continues with what an earlier process left on the export, once per export.
 func (r *Reclaimer) Resume(t session.Target) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -125,7 +126,7 @@ func (s *search) below(ctx context.Context, subDir string) (found string, err er
 		if err != nil && !isInaccessible(err) {
 			return "", fmt.Errorf("read directory %s: %w", path.Join(subDir, queue[n]), err)
 		}
-		if i := indexArchive(list); i >= 0 {
+		if i := slices.IndexFunc(list, func(e fs.DirEntry) bool { return e.IsDir() && isArchive(e.Name()) }); i >= 0 {
 			return path.Join(subDir, queue[n], list[i].Name()) + ", the archive of a deleted volume", nil
 		}
 		if tarball := legacyTarballIn(list); n == 0 && tarball != "" {
@@ -154,15 +155,6 @@ func (s *search) list(dir string) ([]fs.DirEntry, error) {
 // isInaccessible reports whether the directory is gone, replaced or not readable.
 func isInaccessible(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
-}
-
-func indexArchive(list []fs.DirEntry) int {
-	for i, e := range list {
-		if e.IsDir() && isArchive(e.Name()) {
-			return i
-		}
-	}
-	return -1
 }
 
 // subdirectories returns the entries of a directory that contains only directories.

@@ -36,15 +36,24 @@ func (c *Claim) Make(ctx context.Context) (Volume, error) {
 	}
 	made := Volume{ID: c.id, Capacity: c.rec.Capacity}
 	unfinished := exists && isUnfinished(c.rec, info)
-	if exists && !unfinished {
-		return made, c.forgetRetained()
+	switch {
+	case !exists || unfinished:
+		return made, c.complete(ctx, unfinished)
+	case c.rec.Adopted: // from now on the record names the owner
+		return made, c.Cat.ForgetRetained(c.rec)
 	}
-	return made, c.complete(ctx, unfinished)
+	return made, nil
 }
 
 // complete creates the directory of the record, or finishes an unfinished one.
 func (c *Claim) complete(ctx context.Context, unfinished bool) error {
-	made, err := completeDirectory(ctx, c.Session, c.rec, unfinished)
+	var made bool
+	var err error
+	if unfinished {
+		err = finishDirectory(ctx, c.Session, c.rec)
+	} else {
+		made, err = makeDirectory(ctx, c.Session, c.rec)
+	}
 	if err != nil {
 		incomplete := unfinished || errors.Is(err, volume.ErrRefused)
 		if (c.isNew || incomplete && c.rec.Shared == "") && ctx.Err() == nil {
@@ -93,13 +102,4 @@ func (c *Claim) statAndDraft(ctx context.Context) (exists bool, info fs.FileInfo
 		exists, info, err = fsat.DirectoryNow(c.Root, c.want.SubDir)
 	}
 	return exists, info, nil, err
-}
-
-// forgetRetained removes the note of a retained directory once it is adopted: from then
-// on the record names the owner.
-func (c *Claim) forgetRetained() error {
-	if !c.rec.Adopted {
-		return nil
-	}
-	return c.Cat.ForgetRetained(c.rec)
 }

@@ -42,15 +42,6 @@ func isUnfinished(rec catalog.Record, info fs.FileInfo) bool {
 	return !rec.Adopted && needsFinishing(rec) && info.Mode().Perm() == unfinishedMode.FileMode()
 }
 
-// completeDirectory creates the directory, or finishes an unfinished one, and reports
-// whether it created it.
-func completeDirectory(ctx context.Context, x *session.Session, rec catalog.Record, unfinished bool) (made bool, err error) {
-	if unfinished {
-		return false, finishDirectory(ctx, x, rec)
-	}
-	return makeDirectory(ctx, x, rec)
-}
-
 // makeDirectory creates the volume's directory: by one mkdir(2) with its mode, or
 // unfinished if it also gets an owner. It is not renamed into place: rename(2) replaces an
 // empty directory, which could be this very volume, created by another controller and

@@ -26,8 +26,12 @@ func Find(x *session.Session, id volume.ID) (catalog.Record, error) {
 		if err == nil && (owner.Name != id.Name || !rec.IsVolume()) {
 			err = fmt.Errorf("%w: its directory belongs to %s", volume.ErrNotFound, rec.ID)
 		}
-		if err == nil {
-			err = checkExists(x.Root, rec)
+		if err != nil {
+			return rec, err
+		}
+		pending, err := Pending(x.Root, rec)
+		if err == nil && pending {
+			err = fmt.Errorf("%w: %s is still being created", volume.ErrNotFound, rec.SubDir)
 		}
 		return rec, err
 	}
@@ -39,14 +43,6 @@ func Find(x *session.Session, id volume.ID) (catalog.Record, error) {
 		err = fmt.Errorf("%w: %s", volume.ErrNotFound, id.Export.Source(id.SubDir))
 	}
 	return catalog.Record{}, err
-}
-
-func checkExists(root *os.Root, rec catalog.Record) error {
-	pending, err := Pending(root, rec)
-	if err == nil && pending {
-		err = fmt.Errorf("%w: %s is still being created", volume.ErrNotFound, rec.SubDir)
-	}
-	return err
 }
 
 // Pending reports whether the volume does not exist yet because its content is still
