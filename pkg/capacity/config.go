@@ -80,16 +80,13 @@ func New(config Config) (*Publisher, error) {
 	}
 	p := &Publisher{
 		config:  config,
-		manager: managedBy,
+		manager: managerOf(config.Node.Name),
 		factory: informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod, informers.WithTransform(trim)),
 		changed: make(chan struct{}, 1),
 		desired: map[string]target{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryMin, config.RetryMax),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "csistoragecapacity"}),
-	}
-	if !config.Node.IsZero() {
-		p.manager = managerOf(config.Node.Name)
 	}
 	p.own = informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod,
 		informers.WithNamespace(config.Namespace), informers.WithTransform(trim),

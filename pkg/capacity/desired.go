@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -24,9 +26,12 @@ const (
 	namePrefix = "csisc-"
 )
 
-// managerOf is the manager label of the objects of a single node. The node's name may
-// be longer than a label's value.
+// managerOf is the manager label of the objects of a single node, or of the whole
+// cluster. The node's name may be longer than a label's value.
 func managerOf(node string) string {
+	if node == "" {
+		return managedBy
+	}
 	manager := managedBy + "-" + node
 	if len(manager) <= validation.LabelValueMaxLength {
 		return manager
@@ -98,40 +103,29 @@ func newState(desired map[string]target, objects []*storagev1.CSIStorageCapacity
 	return s
 }
 
-// content is what an object says about its target.
-type content struct {
-	capacity          *resource.Quantity
-	maximumVolumeSize *resource.Quantity
-	owners            []metav1.OwnerReference
-}
-
 // newObject names the object after its target, so that of two that are created
 // concurrently one fails.
-func (p *Publisher) newObject(t target, c content) *storagev1.CSIStorageCapacity {
+func (p *Publisher) newObject(t target, response *csi.GetCapacityResponse) *storagev1.CSIStorageCapacity {
 	sum := sha256.Sum256([]byte(p.config.DriverName + "/" + p.manager + "/" + t.key()))
-	return &storagev1.CSIStorageCapacity{
+	object := &storagev1.CSIStorageCapacity{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       p.config.Namespace,
 			Name:            namePrefix + hex.EncodeToString(sum[:16]),
 			Labels:          map[string]string{driverLabel: p.config.DriverName, managedByLabel: p.manager},
-			OwnerReferences: c.owners,
+			OwnerReferences: p.config.Owners,
 		},
-		NodeTopology:      &metav1.LabelSelector{MatchLabels: t.segment},
-		StorageClassName:  t.class,
-		Capacity:          c.capacity,
-		MaximumVolumeSize: c.maximumVolumeSize,
+		NodeTopology:     &metav1.LabelSelector{MatchLabels: t.segment},
+		StorageClassName: t.class,
+		Capacity:         resource.NewQuantity(response.GetAvailableCapacity(), resource.BinarySI),
 	}
+	if size := response.GetMaximumVolumeSize(); size != nil {
+		object.MaximumVolumeSize = resource.NewQuantity(size.GetValue(), resource.BinarySI)
+	}
+	return object
 }
 
-// matches reports whether an object has the content.
-func (c content) matches(object *storagev1.CSIStorageCapacity) bool {
-	return equal(object.Capacity, c.capacity) && equal(object.MaximumVolumeSize, c.maximumVolumeSize) &&
-		slices.EqualFunc(object.OwnerReferences, c.owners, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID })
-}
-
-func equal(a, b *resource.Quantity) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Cmp(*b) == 0
+// sameContent compares what two objects say about their target.
+func sameContent(a, b *storagev1.CSIStorageCapacity) bool {
+	return equality.Semantic.DeepEqual(a.Capacity, b.Capacity) && equality.Semantic.DeepEqual(a.MaximumVolumeSize, b.MaximumVolumeSize) &&
+		slices.EqualFunc(a.OwnerReferences, b.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID })
 }

@@ -3,12 +3,10 @@ package capacity
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedstoragev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/klog/v2"
@@ -20,10 +18,6 @@ import (
 // obsoletePrefix marks the queue's keys of obsolete objects. No target's key begins
 // with a slash.
 const obsoletePrefix = "//"
-
-func obsoleteKey(object *storagev1.CSIStorageCapacity) string { return obsoletePrefix + object.Name }
-
-func obsoleteName(key string) (string, bool) { return strings.CutPrefix(key, obsoletePrefix) }
 
 // publish gets the capacity of one target and writes its object if it has changed.
 func (p *Publisher) publish(ctx context.Context, key string) error {
@@ -40,7 +34,7 @@ func (p *Publisher) publish(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	c, err := p.getCapacity(ctx, t, class)
+	object, err := p.measure(ctx, t, class)
 	if err != nil {
 		return err
 	}
@@ -48,16 +42,17 @@ func (p *Publisher) publish(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if object := state.current[key]; object != nil {
-		return p.update(ctx, object, c)
+	if published := state.current[key]; published != nil {
+		return p.update(ctx, published, object)
 	}
-	return p.create(ctx, t, c)
+	return p.create(ctx, t, object)
 }
 
-func (p *Publisher) getCapacity(ctx context.Context, t target, class *storagev1.StorageClass) (content, error) {
+// measure returns the object to publish.
+func (p *Publisher) measure(ctx context.Context, t target, class *storagev1.StorageClass) (*storagev1.CSIStorageCapacity, error) {
 	parsed, err := plan.ParseClass(class.Parameters)
 	if err != nil {
-		return content{}, fmt.Errorf("class %s: %w", class.Name, err)
+		return nil, fmt.Errorf("class %s: %w", class.Name, err)
 	}
 	request := &csi.GetCapacityRequest{Parameters: parsed.Parameters}
 	if len(t.segment) > 0 {
@@ -65,20 +60,12 @@ func (p *Publisher) getCapacity(ctx context.Context, t target, class *storagev1.
 	}
 	response, err := p.config.Driver.GetCapacity(ctx, request)
 	if err != nil {
-		return content{}, fmt.Errorf("get capacity of class %s in %q: %w", t.class, t.segment, err)
+		return nil, fmt.Errorf("get capacity of class %s in %q: %w", t.class, t.segment, err)
 	}
-	c := content{
-		capacity: resource.NewQuantity(response.GetAvailableCapacity(), resource.BinarySI),
-		owners:   p.config.Owners,
-	}
-	if size := response.GetMaximumVolumeSize(); size != nil {
-		c.maximumVolumeSize = resource.NewQuantity(size.GetValue(), resource.BinarySI)
-	}
-	return c, nil
+	return p.newObject(t, response), nil
 }
 
-func (p *Publisher) create(ctx context.Context, t target, c content) error {
-	object := p.newObject(t, c)
+func (p *Publisher) create(ctx context.Context, t target, object *storagev1.CSIStorageCapacity) error {
 	_, err := p.client().Create(ctx, object, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		// It is not in the cache yet, and as fresh as this one.
@@ -88,21 +75,21 @@ func (p *Publisher) create(ctx context.Context, t target, c content) error {
 		return fmt.Errorf("create CSIStorageCapacity of class %s in %q: %w", t.class, t.segment, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Created CSIStorageCapacity", logkeys.CSIStorageCapacity, object.Name, logkeys.StorageClass, t.class,
-		logkeys.Segment, t.segment.String(), logkeys.Capacity, c.capacity.String())
+		logkeys.Segment, t.segment.String(), logkeys.Capacity, object.Capacity.String())
 	return nil
 }
 
-func (p *Publisher) update(ctx context.Context, object *storagev1.CSIStorageCapacity, c content) error {
-	if c.matches(object) {
+func (p *Publisher) update(ctx context.Context, published, object *storagev1.CSIStorageCapacity) error {
+	if sameContent(published, object) {
 		return nil
 	}
-	changed := object.DeepCopy()
-	changed.Capacity, changed.MaximumVolumeSize, changed.OwnerReferences = c.capacity, c.maximumVolumeSize, c.owners
+	changed := published.DeepCopy()
+	changed.Capacity, changed.MaximumVolumeSize, changed.OwnerReferences = object.Capacity, object.MaximumVolumeSize, object.OwnerReferences
 	if _, err := p.client().Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("update CSIStorageCapacity %s: %w", object.Name, err)
+		return fmt.Errorf("update CSIStorageCapacity %s: %w", changed.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Updated CSIStorageCapacity", logkeys.CSIStorageCapacity, object.Name,
-		logkeys.StorageClass, object.StorageClassName, logkeys.Capacity, c.capacity.String())
+	klog.FromContext(ctx).V(2).Info("Updated CSIStorageCapacity", logkeys.CSIStorageCapacity, changed.Name,
+		logkeys.StorageClass, changed.StorageClassName, logkeys.Capacity, changed.Capacity.String())
 	return nil
 }
 

@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func (p *Publisher) reconcile(ctx context.Context, all bool) {
 		}
 	}
 	for _, object := range state.obsolete {
-		p.queue.Add(obsoleteKey(object))
+		p.queue.Add(obsoletePrefix + object.Name)
 	}
 }
 
@@ -96,7 +97,7 @@ func (p *Publisher) work(ctx context.Context) {
 
 func (p *Publisher) process(ctx context.Context, key string) {
 	var err error
-	if name, ok := obsoleteName(key); ok {
+	if name, ok := strings.CutPrefix(key, obsoletePrefix); ok {
 		err = p.deleteObsolete(ctx, name)
 	} else {
 		err = p.publish(ctx, key)
