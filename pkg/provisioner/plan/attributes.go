@@ -4,17 +4,8 @@ import (
 	"fmt"
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 )
-
-// AttributesClassName is the VolumeAttributesClass of a claim, empty for none.
-func AttributesClassName(claim *corev1.PersistentVolumeClaim) string {
-	if claim.Spec.VolumeAttributesClassName == nil {
-		return ""
-	}
-	return *claim.Spec.VolumeAttributesClassName
-}
 
 // CheckAttributes rejects a VolumeAttributesClass that cannot be used whatever it
 // contains.

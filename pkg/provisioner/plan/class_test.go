@@ -194,11 +194,11 @@ func TestSecretIsNamedBy(t *testing.T) {
 				"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "n",
 				"csi.storage.k8s.io/secret-name": "s", "csi.storage.k8s.io/secret-namespace": "n",
 			},
-			"provisioner secret n/s, named by StorageClass parameters csi.storage.k8s.io/provisioner-secret-name and csi.storage.k8s.io/provisioner-secret-namespace",
+			"n/s named by StorageClass parameters csi.storage.k8s.io/provisioner-secret-name and csi.storage.k8s.io/provisioner-secret-namespace",
 		},
 		"the pair for all": {
 			map[string]string{"csi.storage.k8s.io/secret-name": "s", "csi.storage.k8s.io/secret-namespace": "n"},
-			"provisioner secret n/s, named by StorageClass parameters csi.storage.k8s.io/secret-name and csi.storage.k8s.io/secret-namespace",
+			"n/s named by StorageClass parameters csi.storage.k8s.io/secret-name and csi.storage.k8s.io/secret-namespace",
 		},
 	}
 	for name, test := range tests {
@@ -211,7 +211,7 @@ func TestSecretIsNamedBy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := DescribeSecret(ProvisionerSecret, ref, class.NamedBy(ProvisionerSecret)); got != test.want {
+			if got := ref.String() + " named by " + class.NamedBy(ProvisionerSecret); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -27,9 +28,9 @@ type GrantFrom struct {
 
 // GrantTo is what may be referred to; without a name, everything of the kind.
 type GrantTo struct {
-	Group string  `json:"group"`
-	Kind  string  `json:"kind"`
-	Name  *string `json:"name,omitempty"`
+	Group string `json:"group"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name,omitempty"`
 }
 
 // CheckGrants decides whether a claim may use an origin in another namespace, which
@@ -45,20 +46,11 @@ func CheckGrants(origin Origin, claim *corev1.PersistentVolumeClaim, grants []Gr
 }
 
 func (s GrantSpec) allowsFrom(namespace string) bool {
-	for _, from := range s.From {
-		if from == (GrantFrom{Group: "", Kind: string(ClaimOrigin), Namespace: namespace}) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.From, GrantFrom{Group: "", Kind: string(ClaimOrigin), Namespace: namespace})
 }
 
 func (s GrantSpec) allowsTo(origin Origin) bool {
-	for _, to := range s.To {
-		if to.Group == origin.Group() && to.Kind == string(origin.Kind) &&
-			(to.Name == nil || *to.Name == "" || *to.Name == origin.Name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.To, func(to GrantTo) bool {
+		return to.Group == origin.Group() && to.Kind == string(origin.Kind) && (to.Name == "" || to.Name == origin.Name)
+	})
 }

@@ -127,7 +127,7 @@ func requestedBytes(claim *corev1.PersistentVolumeClaim) int64 {
 }
 
 func isBlock(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	return volumeMode(claim) == corev1.PersistentVolumeBlock
 }
 
 func (d draft) fsType() string {

@@ -35,12 +35,12 @@ func OwnedByOther(existing *corev1.PersistentVolume, claim *corev1.PersistentVol
 }
 
 // Abandoned decides what becomes of an unfinished volume, by its PersistentVolume and
-// its claim; nil is one that does not exist.
+// the claim of its name; nil is one that does not exist.
 func Abandoned(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, template *corev1.PersistentVolume) Remains {
 	switch {
 	case volume != nil && savedAs(volume, template):
 		return RemainsSaved
-	case claim != nil && claim.Spec.VolumeName == "":
+	case claim != nil && claim.UID == template.Spec.ClaimRef.UID && claim.Spec.VolumeName == "":
 		return RemainsWanted
 	default:
 		return RemainsOrphaned

@@ -73,6 +73,7 @@ func TestAbandoned(t *testing.T) {
 		"saved, claim gone":            {savedVolume("", "nfs.example", "a"), nil, RemainsSaved},
 		"claim waits":                  {nil, testClaim(), RemainsWanted},
 		"claim is gone":                {nil, nil, RemainsOrphaned},
+		"a new claim of the name":      {nil, testClaim(func(claim *corev1.PersistentVolumeClaim) { claim.UID = "new" }), RemainsOrphaned},
 		"claim has another volume":     {nil, bound, RemainsOrphaned},
 		"another's volume, claim gone": {savedVolume("other", "nfs.example", "b"), nil, RemainsOrphaned},
 		"saved, both deleted":          {going("process-1"), nil, RemainsSaved},
@@ -113,9 +114,10 @@ func TestStoredCreation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	creation.Fill(Origin{SnapshotOrigin, "team-a", "s"}, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+	creation.Origin = Origin{SnapshotOrigin, "team-a", "s"}
+	creation.Request.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "handle"},
-	}})
+	}}
 	creation.Began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	data, err := creation.Store()
 	if err != nil {

@@ -39,14 +39,6 @@ func secretPairs() []Purpose { return append(purposes(), defaultSecret) }
 func (p Purpose) nameKey() string      { return reservedPrefix + string(p) + "-name" }
 func (p Purpose) namespaceKey() string { return reservedPrefix + string(p) + "-namespace" }
 
-// label is the purpose in a sentence.
-func (p Purpose) label() string { return strings.ReplaceAll(string(p), "-", " ") }
-
-// DescribeSecret describes a secret: its purpose, its name, and what names it.
-func DescribeSecret(purpose Purpose, ref SecretRef, namedBy string) string {
-	return fmt.Sprintf("%s %s, named by %s", purpose.label(), ref, namedBy)
-}
-
 // SecretRef names a secret.
 type SecretRef struct {
 	Namespace string `json:"namespace"`

@@ -17,36 +17,28 @@ const allowModeChange = "snapshot.storage.kubernetes.io/allow-volume-mode-change
 // Snapshot is the part of a VolumeSnapshot (snapshot.storage.k8s.io/v1) that is used.
 type Snapshot struct {
 	metav1.ObjectMeta `json:"metadata"`
-	Status            *SnapshotStatus `json:"status,omitempty"`
+	Status            SnapshotStatus `json:"status,omitempty"`
 }
 
 // SnapshotStatus is the status of a Snapshot.
 type SnapshotStatus struct {
-	BoundVolumeSnapshotContentName *string            `json:"boundVolumeSnapshotContentName,omitempty"`
-	ReadyToUse                     *bool              `json:"readyToUse,omitempty"`
+	BoundVolumeSnapshotContentName string             `json:"boundVolumeSnapshotContentName,omitempty"`
+	ReadyToUse                     bool               `json:"readyToUse,omitempty"`
 	RestoreSize                    *resource.Quantity `json:"restoreSize,omitempty"`
-}
-
-// ContentName is the name of the bound SnapshotContent, empty if there is none.
-func (s *Snapshot) ContentName() string {
-	if s.Status == nil || s.Status.BoundVolumeSnapshotContentName == nil {
-		return ""
-	}
-	return *s.Status.BoundVolumeSnapshotContentName
 }
 
 // SnapshotContent is the part of a VolumeSnapshotContent that is used.
 type SnapshotContent struct {
 	metav1.ObjectMeta `json:"metadata"`
-	Spec              SnapshotContentSpec    `json:"spec"`
-	Status            *SnapshotContentStatus `json:"status,omitempty"`
+	Spec              SnapshotContentSpec   `json:"spec"`
+	Status            SnapshotContentStatus `json:"status,omitempty"`
 }
 
 // SnapshotContentSpec is the spec of a SnapshotContent.
 type SnapshotContentSpec struct {
-	Driver            string                       `json:"driver"`
-	SourceVolumeMode  *corev1.PersistentVolumeMode `json:"sourceVolumeMode,omitempty"`
-	VolumeSnapshotRef SnapshotReference            `json:"volumeSnapshotRef"`
+	Driver            string                      `json:"driver"`
+	SourceVolumeMode  corev1.PersistentVolumeMode `json:"sourceVolumeMode,omitempty"`
+	VolumeSnapshotRef SnapshotReference           `json:"volumeSnapshotRef"`
 }
 
 // SnapshotReference names the Snapshot that a SnapshotContent is bound to.
@@ -58,7 +50,7 @@ type SnapshotReference struct {
 
 // SnapshotContentStatus is the status of a SnapshotContent.
 type SnapshotContentStatus struct {
-	SnapshotHandle *string `json:"snapshotHandle,omitempty"`
+	SnapshotHandle string `json:"snapshotHandle,omitempty"`
 }
 
 // CheckSnapshot decides whether a snapshot can be restored, before its content is read.
@@ -66,9 +58,9 @@ func CheckSnapshot(snapshot *Snapshot) error {
 	switch {
 	case snapshot.DeletionTimestamp != nil:
 		return refuseSnapshot(snapshot, "it is being deleted")
-	case snapshot.ContentName() == "":
+	case snapshot.Status.BoundVolumeSnapshotContentName == "":
 		return refuseSnapshot(snapshot, "it is not bound to a VolumeSnapshotContent yet")
-	case snapshot.Status.ReadyToUse == nil || !*snapshot.Status.ReadyToUse:
+	case !snapshot.Status.ReadyToUse:
 		return refuseSnapshot(snapshot, "it is not ready to use yet")
 	}
 	return nil
@@ -83,17 +75,17 @@ func RestoreContent(claim *corev1.PersistentVolumeClaim, snapshot *Snapshot, con
 		return nil, refuseSnapshot(snapshot, "VolumeSnapshotContent %s is bound to another snapshot", content.Name)
 	case content.Spec.Driver != options.Driver.DriverName:
 		return nil, refuseSnapshot(snapshot, "it belongs to CSI driver %s, but the claim uses %s", content.Spec.Driver, options.Driver.DriverName)
-	case content.Status == nil || content.Status.SnapshotHandle == nil || *content.Status.SnapshotHandle == "":
+	case content.Status.SnapshotHandle == "":
 		return nil, refuseSnapshot(snapshot, "VolumeSnapshotContent %s has no snapshot handle yet", content.Name)
 	case options.PreventModeConversion && changesMode(claim, content):
 		return nil, refuseSnapshot(snapshot, "its volume mode is %s, and VolumeSnapshotContent %s lacks the annotation %s: \"true\"",
-			*content.Spec.SourceVolumeMode, content.Name, allowModeChange)
+			content.Spec.SourceVolumeMode, content.Name, allowModeChange)
 	}
 	if size := snapshot.Status.RestoreSize; size != nil && size.Value() > requestedBytes(claim) {
 		return nil, refuseSnapshot(snapshot, "it needs %d bytes, which is more than the %d that are requested", size.Value(), requestedBytes(claim))
 	}
 	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
-		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: *content.Status.SnapshotHandle},
+		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: content.Status.SnapshotHandle},
 	}}, nil
 }
 
@@ -103,5 +95,5 @@ func refuseSnapshot(snapshot *Snapshot, why string, args ...any) error {
 
 func changesMode(claim *corev1.PersistentVolumeClaim, content *SnapshotContent) bool {
 	source := content.Spec.SourceVolumeMode
-	return source != nil && *source != *volumeMode(claim) && content.Annotations[allowModeChange] != "true"
+	return source != "" && source != volumeMode(claim) && content.Annotations[allowModeChange] != "true"
 }

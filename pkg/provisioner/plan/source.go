@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // ErrSource is wrapped when a volume cannot be filled from its source.
@@ -52,18 +54,12 @@ func ClaimOriginOf(claim *corev1.PersistentVolumeClaim) (origin Origin, foreign 
 	switch spec := claim.Spec; {
 	case spec.DataSourceRef != nil:
 		// The API server copies dataSource to dataSourceRef, which has more fields.
-		kind, name = spec.DataSourceRef.Kind, spec.DataSourceRef.Name
-		if spec.DataSourceRef.APIGroup != nil {
-			group = *spec.DataSourceRef.APIGroup
-		}
-		if spec.DataSourceRef.Namespace != nil && *spec.DataSourceRef.Namespace != "" {
-			namespace = *spec.DataSourceRef.Namespace
-		}
+		source := spec.DataSourceRef
+		group, kind, name = ptr.Deref(source.APIGroup, ""), source.Kind, source.Name
+		namespace = cmp.Or(ptr.Deref(source.Namespace, ""), namespace)
 	case spec.DataSource != nil:
-		kind, name = spec.DataSource.Kind, spec.DataSource.Name
-		if spec.DataSource.APIGroup != nil {
-			group = *spec.DataSource.APIGroup
-		}
+		source := spec.DataSource
+		group, kind, name = ptr.Deref(source.APIGroup, ""), source.Kind, source.Name
 	default:
 		return Origin{}, false
 	}
@@ -88,12 +84,6 @@ func CheckOrigin(origin Origin, claim *corev1.PersistentVolumeClaim, options Opt
 		return fmt.Errorf("%w: the claim names itself as its source", ErrSource)
 	}
 	return nil
-}
-
-// Fill sets the origin of the volume.
-func (c *Creation) Fill(origin Origin, content *csi.VolumeContentSource) {
-	c.Origin = origin
-	c.Request.VolumeContentSource = content
 }
 
 // CloneContent decides whether a claim's volume can be cloned from the source claim,

@@ -165,24 +165,23 @@ func TestRestoreContent(t *testing.T) {
 		allow    bool // --prevent-volume-mode-conversion=false
 		says     string
 	}{
-		"ready":         {},
-		"deleted":       {snapshot: func(s *Snapshot) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, says: "being deleted"},
-		"not bound":     {snapshot: func(s *Snapshot) { s.Status.BoundVolumeSnapshotContentName = nil }, says: "not bound"},
-		"no status":     {snapshot: func(s *Snapshot) { s.Status = nil }, says: "not bound"},
-		"not ready":     {snapshot: func(s *Snapshot) { s.Status.ReadyToUse = new(false) }, says: "not ready"},
-		"not yet known": {snapshot: func(s *Snapshot) { s.Status.ReadyToUse = nil }, says: "not ready"},
-		"too large":     {snapshot: func(s *Snapshot) { s.Status.RestoreSize = new(resource.MustParse("2Gi")) }, says: "2147483648"},
-		"size unknown":  {snapshot: func(s *Snapshot) { s.Status.RestoreSize = nil }},
-		"another's":     {content: func(c *SnapshotContent) { c.Spec.VolumeSnapshotRef.UID = "other" }, says: "another snapshot"},
-		"namespace":     {content: func(c *SnapshotContent) { c.Spec.VolumeSnapshotRef.Namespace = "other" }, says: "another snapshot"},
-		"driver":        {content: func(c *SnapshotContent) { c.Spec.Driver = "other" }, says: "belongs to CSI driver other"},
-		"no handle":     {content: func(c *SnapshotContent) { c.Status.SnapshotHandle = nil }, says: "no snapshot handle"},
-		"other mode":    {claim: block, says: "volume mode is Filesystem"},
+		"ready":        {},
+		"deleted":      {snapshot: func(s *Snapshot) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, says: "being deleted"},
+		"not bound":    {snapshot: func(s *Snapshot) { s.Status.BoundVolumeSnapshotContentName = "" }, says: "not bound"},
+		"no status":    {snapshot: func(s *Snapshot) { s.Status = SnapshotStatus{} }, says: "not bound"},
+		"not ready":    {snapshot: func(s *Snapshot) { s.Status.ReadyToUse = false }, says: "not ready"},
+		"too large":    {snapshot: func(s *Snapshot) { s.Status.RestoreSize = new(resource.MustParse("2Gi")) }, says: "2147483648"},
+		"size unknown": {snapshot: func(s *Snapshot) { s.Status.RestoreSize = nil }},
+		"another's":    {content: func(c *SnapshotContent) { c.Spec.VolumeSnapshotRef.UID = "other" }, says: "another snapshot"},
+		"namespace":    {content: func(c *SnapshotContent) { c.Spec.VolumeSnapshotRef.Namespace = "other" }, says: "another snapshot"},
+		"driver":       {content: func(c *SnapshotContent) { c.Spec.Driver = "other" }, says: "belongs to CSI driver other"},
+		"no handle":    {content: func(c *SnapshotContent) { c.Status.SnapshotHandle = "" }, says: "no snapshot handle"},
+		"other mode":   {claim: block, says: "volume mode is Filesystem"},
 		"other mode, allowed there": {claim: block, content: func(c *SnapshotContent) {
 			c.Annotations = map[string]string{allowModeChange: "true"}
 		}},
 		"other mode, allowed here":  {claim: block, allow: true},
-		"other mode, not said":      {claim: block, content: func(c *SnapshotContent) { c.Spec.SourceVolumeMode = nil }},
+		"other mode, not said":      {claim: block, content: func(c *SnapshotContent) { c.Spec.SourceVolumeMode = "" }},
 		"same mode, not even asked": {content: func(c *SnapshotContent) { c.Annotations = map[string]string{allowModeChange: "false"} }},
 	}
 	for name, test := range tests {
@@ -190,16 +189,16 @@ func TestRestoreContent(t *testing.T) {
 			claim := testClaim()
 			snapshot := &Snapshot{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "s", UID: "5"},
-				Status: &SnapshotStatus{
-					BoundVolumeSnapshotContentName: new("content"), ReadyToUse: new(true), RestoreSize: new(resource.MustParse("1Gi")),
+				Status: SnapshotStatus{
+					BoundVolumeSnapshotContentName: "content", ReadyToUse: true, RestoreSize: new(resource.MustParse("1Gi")),
 				},
 			}
 			content := &SnapshotContent{
 				Spec: SnapshotContentSpec{
-					Driver: "nfs.example", SourceVolumeMode: new(corev1.PersistentVolumeFilesystem),
+					Driver: "nfs.example", SourceVolumeMode: corev1.PersistentVolumeFilesystem,
 					VolumeSnapshotRef: SnapshotReference{Namespace: "team-a", Name: "s", UID: "5"},
 				},
-				Status: &SnapshotContentStatus{SnapshotHandle: new("handle")},
+				Status: SnapshotContentStatus{SnapshotHandle: "handle"},
 			}
 			apply(test.claim, claim)
 			apply(test.snapshot, snapshot)
@@ -233,13 +232,13 @@ func TestGrants(t *testing.T) {
 		allowed bool
 	}{
 		"all":             {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{to}}}, true},
-		"this one":        {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{SnapshotGroup, "VolumeSnapshot", new("monday")}}}}, true},
-		"another one":     {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{SnapshotGroup, "VolumeSnapshot", new("tuesday")}}}}, false},
+		"this one":        {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{SnapshotGroup, "VolumeSnapshot", "monday"}}}}, true},
+		"another one":     {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{SnapshotGroup, "VolumeSnapshot", "tuesday"}}}}, false},
 		"second of each":  {Grant{GrantSpec{[]GrantFrom{{}, from}, []GrantTo{{}, to}}}, true},
 		"another's":       {Grant{GrantSpec{[]GrantFrom{{Kind: "PersistentVolumeClaim", Namespace: "team-c"}}, []GrantTo{to}}}, false},
 		"no claims":       {Grant{GrantSpec{[]GrantFrom{{Group: "x", Kind: "PersistentVolumeClaim", Namespace: "team-a"}}, []GrantTo{to}}}, false},
 		"claims only":     {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{Kind: "PersistentVolumeClaim"}}}}, false},
-		"another API's":   {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{"example.com", "VolumeSnapshot", nil}}}}, false},
+		"another API's":   {Grant{GrantSpec{[]GrantFrom{from}, []GrantTo{{"example.com", "VolumeSnapshot", ""}}}}, false},
 		"nothing granted": {Grant{}, false},
 	}
 	for name, test := range tests {

@@ -3,12 +3,13 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -66,8 +67,8 @@ func (d draft) template() *corev1.PersistentVolume {
 			AccessModes:                   claim.Spec.AccessModes,
 			MountOptions:                  class.MountOptions,
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
-			PersistentVolumeReclaimPolicy: reclaimPolicy(class),
-			VolumeMode:                    volumeMode(claim),
+			PersistentVolumeReclaimPolicy: ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete),
+			VolumeMode:                    new(volumeMode(claim)),
 			ClaimRef:                      claimReference(claim),
 			StorageClassName:              class.Name,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
@@ -112,29 +113,11 @@ func annotations(secrets map[Purpose]SecretRef) map[string]string {
 	return annotations
 }
 
-func reclaimPolicy(class *storagev1.StorageClass) corev1.PersistentVolumeReclaimPolicy {
-	if class.ReclaimPolicy != nil {
-		return *class.ReclaimPolicy
-	}
-	return corev1.PersistentVolumeReclaimDelete
-}
-
-func volumeMode(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeMode {
-	mode := corev1.PersistentVolumeFilesystem
-	if isBlock(claim) {
-		mode = corev1.PersistentVolumeBlock
-	}
-	return &mode
+func volumeMode(claim *corev1.PersistentVolumeClaim) corev1.PersistentVolumeMode {
+	return ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 }
 
 func (d draft) readOnly() bool {
-	if !d.options.ReadOnlyPublish {
-		return false
-	}
-	for _, mode := range d.claim.Spec.AccessModes {
-		if mode != corev1.ReadOnlyMany {
-			return false
-		}
-	}
-	return true
+	writable := func(mode corev1.PersistentVolumeAccessMode) bool { return mode != corev1.ReadOnlyMany }
+	return d.options.ReadOnlyPublish && !slices.ContainsFunc(d.claim.Spec.AccessModes, writable)
 }

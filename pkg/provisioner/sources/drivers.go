@@ -25,10 +25,10 @@ func (p *Protection) foreign(ctx context.Context, origin plan.Origin) (foreign b
 
 func (p *Protection) foreignSnapshot(ctx context.Context, origin plan.Origin) (bool, error) {
 	snapshot, err := p.config.Sources.Snapshot(ctx, origin)
-	if err != nil || snapshot.ContentName() == "" {
+	if err != nil || snapshot.Status.BoundVolumeSnapshotContentName == "" {
 		return false, err
 	}
-	content, err := p.config.Sources.SnapshotContent(ctx, snapshot.ContentName())
+	content, err := p.config.Sources.SnapshotContent(ctx, snapshot.Status.BoundVolumeSnapshotContentName)
 	return err == nil && content.Spec.Driver != p.config.Cluster.Driver.DriverName, err
 }
 

@@ -51,7 +51,7 @@ func (c calls) readSecret(ctx context.Context, ref plan.SecretRef, namedBy strin
 	// client-go would log the whole object.
 	secret, err := c.config.Cluster.Client.CoreV1().Secrets(ref.Namespace).Get(klog.NewContext(ctx, klog.Logger{}), ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", plan.DescribeSecret(plan.ProvisionerSecret, ref, namedBy), err)
+		return nil, fmt.Errorf("read provisioner secret %s, named by %s: %w", ref, namedBy, err)
 	}
 	data := make(map[string]string, len(secret.Data))
 	for key, value := range secret.Data {

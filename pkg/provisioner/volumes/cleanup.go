@@ -102,9 +102,6 @@ func (c *cleaner) remains(ctx context.Context, creation *plan.Creation) (plan.Re
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, err
 	}
-	if err != nil || claim.UID != owner.UID {
-		claim = nil
-	}
 	if remains := c.tracker.remains(volume, claim, creation); remains == plan.RemainsSaved || remains == plan.RemainsWanted {
 		return remains, nil
 	}
@@ -114,9 +111,6 @@ func (c *cleaner) remains(ctx context.Context, creation *plan.Creation) (plan.Re
 	}
 	if claim, err = c.config.Cluster.LiveClaim(ctx, owner.Namespace, owner.Name); err != nil {
 		return 0, err
-	}
-	if claim != nil && claim.UID != owner.UID {
-		claim = nil
 	}
 	return c.tracker.remains(volume, claim, creation), nil
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -30,7 +31,7 @@ func (c *creator) gather(ctx context.Context, options controller.ProvisionOption
 	if err := c.gatherOrigin(ctx, creation, claim); err != nil {
 		return nil, err
 	}
-	if name := plan.AttributesClassName(claim); name != "" {
+	if name := ptr.Deref(claim.Spec.VolumeAttributesClassName, ""); name != "" {
 		if err := c.gatherAttributes(ctx, creation, name); err != nil {
 			return nil, err
 		}
@@ -70,7 +71,7 @@ func (c *creator) gatherOrigin(ctx context.Context, creation *plan.Creation, cla
 	if err != nil {
 		return err
 	}
-	creation.Fill(origin, content)
+	creation.Origin, creation.Request.VolumeContentSource = origin, content
 	return nil
 }
 
@@ -85,7 +86,7 @@ func (c *creator) content(ctx context.Context, origin plan.Origin, claim *corev1
 	if err := plan.CheckSnapshot(snapshot); err != nil {
 		return nil, err
 	}
-	content, err := c.config.Sources.SnapshotContent(ctx, snapshot.ContentName())
+	content, err := c.config.Sources.SnapshotContent(ctx, snapshot.Status.BoundVolumeSnapshotContentName)
 	if err != nil {
 		return nil, err
 	}
