@@ -3,13 +3,13 @@ package capacity
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/workers"
 )
 
 // Run publishes until ctx ends. It can be called once.
@@ -21,12 +21,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	p.factory.WaitForCacheSyncWithContext(ctx)
 	p.own.WaitForCacheSyncWithContext(ctx)
 
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	defer p.queue.ShutDown()
-	for range p.config.Threads {
-		workers.Go(func() { p.work(ctx) })
-	}
+	defer workers.Start(ctx, p.queue, p.config.Threads, p.process)()
 	poll := time.NewTicker(p.config.PollInterval)
 	defer poll.Stop()
 	for {
@@ -80,19 +75,6 @@ func (p *Publisher) state() (state, error) {
 		return state{}, err
 	}
 	return newState(desired(p.config.DriverName, p.config.Immediate, classes, segments), objects), nil
-}
-
-func (p *Publisher) work(ctx context.Context) {
-	for {
-		key, stopped := p.queue.Get()
-		if stopped {
-			return
-		}
-		if ctx.Err() == nil {
-			p.process(ctx, key)
-		}
-		p.queue.Done(key)
-	}
 }
 
 func (p *Publisher) process(ctx context.Context, key string) {

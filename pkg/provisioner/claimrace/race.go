@@ -24,11 +24,12 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/workers"
 )
 
-// workers is how many claims are tried concurrently, each with at most one call to
-// the driver and one request to the API server.
-const workers = 4
+// concurrentTries is how many claims are tried concurrently, each with at most one
+// call to the driver and one request to the API server.
+const concurrentTries = 4
 
 // Driver reports the capacity of its node.
 type Driver interface {
@@ -97,35 +98,23 @@ func (r *Race) Run(ctx context.Context) {
 	if !r.config.Cluster.Node.Immediate {
 		return
 	}
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer r.queue.ShutDown()
-	for range workers {
-		group.Go(func() { r.work(ctx) })
-	}
+	defer workers.Start(ctx, r.queue, concurrentTries, r.process)()
 	<-ctx.Done()
 }
 
-func (r *Race) work(ctx context.Context) {
-	for {
-		key, stopped := r.queue.Get()
-		if stopped {
-			return
-		}
-		// Before the claim is read, so that a later change enters it anew.
-		r.mu.Lock()
-		delete(r.entered, key)
-		r.mu.Unlock()
-		requeue, err := r.try(ctx, key)
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to assign claim to this node", logkeys.PVC, key)
-		}
-		if requeue || err != nil {
-			r.enter(key)
-		} else {
-			r.queue.Forget(key)
-		}
-		r.queue.Done(key)
+func (r *Race) process(ctx context.Context, key string) {
+	// Before the claim is read, so that a later change enters it anew.
+	r.mu.Lock()
+	delete(r.entered, key)
+	r.mu.Unlock()
+	requeue, err := r.try(ctx, key)
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Failed to assign claim to this node", logkeys.PVC, key)
+	}
+	if requeue || err != nil {
+		r.enter(key)
+	} else {
+		r.queue.Forget(key)
 	}
 }
 

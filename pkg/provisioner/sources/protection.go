@@ -14,6 +14,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/workers"
 )
 
 // originIndex finds the claims that wait for a volume by its origin.
@@ -129,28 +130,16 @@ func (p *Protection) Release(origin plan.Origin, volume string) {
 
 // Run removes finalizers until ctx ends. The caches must be filled.
 func (p *Protection) Run(ctx context.Context) {
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	defer p.queue.ShutDown()
-	for range p.config.Workers {
-		workers.Go(func() { p.work(ctx) })
-	}
+	defer workers.Start(ctx, p.queue, p.config.Workers, p.process)()
 	p.sweep(ctx)
 }
 
-func (p *Protection) work(ctx context.Context) {
-	for {
-		origin, stopped := p.queue.Get()
-		if stopped {
-			return
-		}
-		if err := p.removeUnneeded(ctx, origin); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to remove source protection", logkeys.Origin, origin.String())
-			p.queue.AddRateLimited(origin)
-		} else {
-			p.queue.Forget(origin)
-		}
-		p.queue.Done(origin)
+func (p *Protection) process(ctx context.Context, origin plan.Origin) {
+	if err := p.removeUnneeded(ctx, origin); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Failed to remove source protection", logkeys.Origin, origin.String())
+		p.queue.AddRateLimited(origin)
+	} else {
+		p.queue.Forget(origin)
 	}
 }
 
