@@ -132,6 +132,8 @@ func addLeaderElectionFlags(set *pflag.FlagSet, c *LeaderElectionConfig) {
 		"Time without a successful renewal after which the leader gives up.")
 	set.DurationVar(&c.RetryPeriod, "leader-election-retry-period", 5*time.Second,
 		"Interval between attempts to acquire or renew the Lease.")
+	set.Var(&c.Labels, "leader-election-labels",
+		"Labels of the Lease, such as team:storage,stage:test. Each use of the flag adds labels.")
 }
 
 func addHTTPFlags(set *pflag.FlagSet, c *Config) {

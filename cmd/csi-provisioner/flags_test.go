@@ -52,7 +52,7 @@ func TestDefaults(t *testing.T) {
 		},
 		MetricsPath: "/metrics",
 	}
-	if parsed.config != want {
+	if !reflect.DeepEqual(parsed.config, want) {
 		t.Errorf("got  %+v\nwant %+v", parsed.config, want)
 	}
 	if err := parsed.config.validate(); err != nil {
@@ -66,7 +66,7 @@ const everyFlag = `
 	--volume-name-prefix=v --volume-name-uuid-length=5 --default-fstype=xfs --extra-create-metadata
 	--controller-publish-readonly --retry-interval-start=6s --retry-interval-max=7s --worker-threads=8
 	--shutdown-timeout=9s --leader-election --leader-election-namespace=n --leader-election-lease-duration=30s
-	--leader-election-renew-deadline=20s --leader-election-retry-period=11s --http-endpoint=:1
+	--leader-election-renew-deadline=20s --leader-election-retry-period=11s --leader-election-labels=team:storage --http-endpoint=:1
 	--prevent-volume-mode-conversion=false --cloning-protection-threads=2 --snapshot-orphan-sweep-interval=3s
 	--strict-topology --immediate-topology=false --feature-gates=Topology=false,VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true
 	--enable-capacity --capacity-threads=11 --capacity-poll-interval=12s --capacity-ownerref-level=2
@@ -96,6 +96,7 @@ func TestEveryFlagIsRead(t *testing.T) {
 		LeaderElection: LeaderElectionConfig{
 			Enabled: true, Namespace: "n",
 			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 11 * time.Second,
+			Labels: leaseLabels{"team": "storage"},
 		},
 		Capacity: CapacityConfig{
 			Enabled: true, Threads: 11, PollInterval: 12 * time.Second, OwnerLevel: 2, Immediate: true, QPS: 13, Burst: 14,
@@ -104,7 +105,7 @@ func TestEveryFlagIsRead(t *testing.T) {
 		Node:         NodeConfig{Enabled: true, BaseDelay: 15 * time.Second, MaxDelay: 16 * time.Second, Name: "node-1"},
 		HTTPEndpoint: ":1", MetricsPath: "/m", Pprof: true,
 	}
-	if parsed.config != want {
+	if !reflect.DeepEqual(parsed.config, want) {
 		t.Errorf("got  %+v\nwant %+v", parsed.config, want)
 	}
 	if parsed.logging.Verbosity != 4 || parsed.logging.Format != "json" || !parsed.version {
@@ -155,14 +156,15 @@ func expectChanged(t *testing.T, path string, before, after reflect.Value) {
 		case before.Field(i).Kind() == reflect.Struct:
 			expectChanged(t, field, before.Field(i), after.Field(i))
 		case field == "Config.MetricsAddress": // set by a deprecated flag
-		case before.Field(i).Equal(after.Field(i)):
+		case reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()):
 			t.Errorf("%s has its default", field)
 		}
 	}
 }
 
 func TestFlagsRefused(t *testing.T) {
-	for _, args := range [][]string{{"--no-such-flag"}, {"extra"}, {"--timeout=soon"}, {"--feature-gates=NoSuchGate=true"}} {
+	for _, args := range [][]string{{"--no-such-flag"}, {"extra"}, {"--timeout=soon"}, {"--feature-gates=NoSuchGate=true"},
+		{"--leader-election-labels=team"}, {"--leader-election-labels=a:b:c"}} {
 		if _, err := parseFlags(args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%q accepted", args)
 		}
@@ -199,6 +201,8 @@ func TestConfigRefused(t *testing.T) {
 		"--leader-election-retry-period=0s":        "--leader-election-retry-period",
 		"--leader-election-renew-deadline=5s":      "--leader-election-renew-deadline",
 		"--leader-election-lease-duration=10s":     "--leader-election-lease-duration",
+		"--leader-election-labels=a b:c":           "--leader-election-labels",
+		"--leader-election-labels=a:-":             "--leader-election-labels",
 		"--metrics-path=relative":                  "relative",
 		"--http-endpoint=256.256.256.256:1":        "256.256.256.256",
 		"--metrics-path=/healthz/leader-election":  "metrics path",

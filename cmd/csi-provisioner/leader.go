@@ -37,13 +37,19 @@ type LeaderElectionConfig struct {
 	LeaseDuration time.Duration
 	RenewDeadline time.Duration
 	RetryPeriod   time.Duration
+	// Labels of the Lease.
+	Labels leaseLabels
 }
 
 func (c LeaderElectionConfig) validate() error {
+	if !c.Enabled {
+		return nil
+	}
+	if err := c.Labels.validate(); err != nil {
+		return err
+	}
 	longestRetry := time.Duration(leaderelection.JitterFactor * float64(c.RetryPeriod))
 	switch {
-	case !c.Enabled:
-		return nil
 	case c.RetryPeriod <= 0:
 		return fmt.Errorf("--leader-election-retry-period is %s, must be positive", c.RetryPeriod)
 	case c.RenewDeadline <= longestRetry:
@@ -138,6 +144,7 @@ func (e *election) lock(name string) (resourcelock.Interface, error) {
 	return &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: e.config.namespace(), Name: name},
 		Client:    e.client.CoordinationV1(),
+		Labels:    e.config.Labels,
 		LockConfig: resourcelock.ResourceLockConfig{
 			// Pods in the host's network share its name, and two leaders with the same
 			// identity would not notice each other.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,42 @@ func testElection(client *fake.Clientset) *election {
 		RenewDeadline: 500 * time.Millisecond,
 		RetryPeriod:   50 * time.Millisecond,
 	}, client)
+}
+
+// The labels are set when the Lease is created and when another replica has created it.
+func TestLeaseHasTheLabels(t *testing.T) {
+	other := map[string]string{"other": "kept"}
+	for name, client := range map[string]*fake.Clientset{
+		"new":      fake.NewClientset(),
+		"existing": fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: testLease, Labels: other}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := testElection(client)
+			e.config.Labels = leaseLabels{"team": "storage"}
+			if err := e.run(t.Context(), testLease, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			lease, err := client.CoordinationV1().Leases("n").Get(t.Context(), testLease, metav1.GetOptions{})
+			if err != nil || lease.Labels["team"] != "storage" {
+				t.Errorf("the Lease has the labels %v, %v", lease.Labels, err)
+			}
+			if name == "existing" && lease.Labels["other"] != "kept" {
+				t.Errorf("labels of others are gone: %v", lease.Labels)
+			}
+		})
+	}
+}
+
+func TestLeaseLabels(t *testing.T) {
+	var labels leaseLabels
+	for _, text := range []string{"team:storage,stage:test", "empty:"} {
+		if err := labels.Set(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := labels.String(); got != "empty:,stage:test,team:storage" {
+		t.Errorf("got %q", got)
+	}
 }
 
 func holder(t *testing.T, client *fake.Clientset) string {

@@ -40,6 +40,7 @@ func TestFlagsOfTheExternalProvisioner(t *testing.T) {
 		"kube-api-qps":                      {"5", "0"}, // no limit
 		"kubeconfig":                        same(""),
 		"leader-election":                   same("false"),
+		"leader-election-labels":            same(""),
 		"leader-election-lease-duration":    same("15s"),
 		"leader-election-namespace":         same(""),
 		"leader-election-renew-deadline":    same("10s"),
