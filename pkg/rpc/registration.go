@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -59,20 +60,17 @@ func NewRegistration(ctx context.Context, cfg RegistrationConfig) (*Registration
 // Run serves until ctx ends. It returns ErrNotRegistered when kubelet refuses: the
 // process must restart, since kubelet does not ask twice.
 func (r *Registration) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serve(ctx, r.grpc, r.ln, registrationDrain) })
+	group.Go(func() error {
 		select {
 		case err := <-r.refuse:
-			cancel(err)
+			return err
 		case <-ctx.Done():
+			return nil
 		}
-	}()
-	err := serve(ctx, r.grpc, r.ln, registrationDrain)
-	if cause := context.Cause(ctx); errors.Is(cause, ErrNotRegistered) {
-		return cause
-	}
-	return err
+	})
+	return group.Wait()
 }
 
 // GetInfo implements registerapi.RegistrationServer.
