@@ -150,19 +150,17 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *csi.Va
 	if err := c.volumes.Exists(ctx, id, secretOptions(req.GetSecrets())); err != nil {
 		return nil, toStatus(err)
 	}
-	return validation(req, validates(id, req)), nil
-}
-
-// validation is the response: a mismatch is no error of the call.
-func validation(req *csi.ValidateVolumeCapabilitiesRequest, mismatch error) *csi.ValidateVolumeCapabilitiesResponse {
-	if mismatch != nil {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: mismatch.Error()}
+	resp := &csi.ValidateVolumeCapabilitiesResponse{}
+	if mismatch := validates(id, req); mismatch != nil {
+		resp.Message = mismatch.Error() // and no error of the call
+	} else {
+		resp.Confirmed = &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+			VolumeContext:      req.GetVolumeContext(),
+			VolumeCapabilities: req.GetVolumeCapabilities(),
+			Parameters:         req.GetParameters(),
+		}
 	}
-	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
-		VolumeContext:      req.GetVolumeContext(),
-		VolumeCapabilities: req.GetVolumeCapabilities(),
-		Parameters:         req.GetParameters(),
-	}}
+	return resp, nil
 }
 
 // validates reports how the request differs from the volume.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,10 +127,7 @@ func (o Options) family(server string) string {
 // probePort is the port on which a live server must listen, given these options.
 func (o Options) probePort() (port string, probe bool) {
 	proto, _ := o.value("proto")
-	if _, ok := o.value("rdma"); ok || proto == "rdma" || proto == "rdma6" {
-		return "", false
-	}
-	if _, ok := o.value("udp"); ok || proto == "udp" || proto == "udp6" {
+	if _, ok := o.value("rdma", "udp"); ok || slices.Contains([]string{"rdma", "rdma6", "udp", "udp6"}, proto) {
 		return "", false
 	}
 	if port, ok := o.value("port"); ok && port != "0" {
