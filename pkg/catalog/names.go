@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // A volume whose directory is not called by its name is indexed by name:
@@ -16,9 +18,9 @@ func namePath(name string) string { return path.Join(namesDir, name) }
 // DirectoryOf returns the directory of the live volume of that name if it differs
 // from the name; fs.ErrNotExist if there is none.
 func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
-	there, err := c.readNote(namesDir, name)
+	there, err := c.NotedDirectoryOf(name)
 	if err != nil {
-		return "", fmt.Errorf("directory of the volume %s: %w", name, err)
+		return "", err
 	}
 	rec, err := c.Read(there.SubDir)
 	if err == nil && rec.Name != there.Name {
@@ -34,10 +36,7 @@ func (c *Catalog) DirectoryOf(name string) (subDir string, err error) {
 // fs.ErrNotExist if there is none.
 func (c *Catalog) NotedDirectoryOf(name string) (Record, error) {
 	noted, err := c.readNote(namesDir, name)
-	if err != nil {
-		return Record{}, fmt.Errorf("directory of the volume %s: %w", name, err)
-	}
-	return noted, nil
+	return noted, noteError(name, err)
 }
 
 // NoteDirectoryOf is SetDirectoryOf for a name without a note; fs.ErrExist if it has
@@ -69,14 +68,8 @@ func noteError(name string, err error) error {
 // ForgetDirectoryOf removes the note if it names subDir.
 func (c *Catalog) ForgetDirectoryOf(name, subDir string) error {
 	there, err := c.readNote(namesDir, name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && there.SubDir != subDir {
-		return nil
-	}
-	if err == nil {
+	if err == nil && there.SubDir == subDir {
 		err = c.meta.Remove(namePath(name))
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("directory of the volume %s: %w", name, err)
-	}
-	return nil
+	return noteError(name, fsat.IgnoreNotExist(err))
 }

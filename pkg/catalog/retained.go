@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -28,8 +29,12 @@ func retainedName(subDir string) string {
 
 // NoteRetained notes that the directory of a deleted volume is retained.
 func (c *Catalog) NoteRetained(r Record) error {
-	if err := c.setNote(path.Join(retainedDir, retainedName(r.SubDir)), r); err != nil {
-		return fmt.Errorf("note that %s is retained: %w", r.SubDir, err)
+	return retainedError(r.SubDir, c.setNote(path.Join(retainedDir, retainedName(r.SubDir)), r))
+}
+
+func retainedError(subDir string, err error) error {
+	if err != nil {
+		return fmt.Errorf("note that %s is retained: %w", subDir, err)
 	}
 	return nil
 }
@@ -66,10 +71,7 @@ func (c *Catalog) ForgetRetained(r Record) error {
 	if err == nil && note.SubDir == r.SubDir && !note.Same(r) {
 		err = c.meta.Remove(path.Join(retainedDir, name))
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("note that %s is retained: %w", r.SubDir, err)
-	}
-	return nil
+	return retainedError(r.SubDir, fsat.IgnoreNotExist(err))
 }
 
 // SweepRetained passes notes of retained directories to keep, at most limit of them and
@@ -112,8 +114,5 @@ func (c *Catalog) sweepRetained(name string, keep func(Record, time.Time) (bool,
 	if err == nil && !stays {
 		err = c.meta.Remove(path.Join(retainedDir, name))
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return fsat.IgnoreNotExist(err)
 }

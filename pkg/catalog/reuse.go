@@ -3,10 +3,10 @@ package catalog
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
+
+	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // When a claim is created again, the directory of its old volume is handed to the new
@@ -43,10 +43,7 @@ func (c *Catalog) ForgetReuse(r Record) error {
 	if err == nil && next.Name == r.Name {
 		err = reuseError(r.SubDir, c.meta.Remove(ReusePath(r.SubDir)))
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return fsat.IgnoreNotExist(err)
 }
 
 func reuseError(subDir string, err error) error {

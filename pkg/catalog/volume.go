@@ -17,12 +17,11 @@ import (
 )
 
 // Read returns the record of subDir; fs.ErrNotExist if there is none.
-func (c *Catalog) Read(subDir string) (Record, error) {
+func (c *Catalog) Read(subDir string) (r Record, err error) {
 	b, err := c.readBytes(volumesDir, path.Join(subDir, volume.RecordFile))
-	if err != nil {
-		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
+	if err == nil {
+		r, err = decodeOf(b, subDir)
 	}
-	r, err := decodeOf(b, subDir)
 	if err != nil {
 		return Record{}, fmt.Errorf("record of %s: %w", subDir, err)
 	}
