@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
-	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/store/inventory"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -31,18 +30,7 @@ func (s *Store) Capacity(ctx context.Context, export volume.Export, mountOptions
 
 // ListSnapshots is Inventory.ListSnapshots.
 func (s *Store) ListSnapshots(ctx context.Context, q inventory.SnapshotQuery) (page []Snapshot, next string, err error) {
-	recs, next, err := s.inventory.ListSnapshots(ctx, q)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, rec := range recs {
-		snap, err := copies.SnapshotOf(rec)
-		if err != nil {
-			return nil, "", err
-		}
-		page = append(page, snap)
-	}
-	return page, next, nil
+	return s.inventory.ListSnapshots(ctx, q)
 }
 
 // SnapshotContents is Inventory.SnapshotContents.

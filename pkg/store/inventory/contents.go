@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -97,24 +98,20 @@ func (c *contents) RefreshContents(ctx context.Context, x *session.Session, wait
 }
 
 func (c *contents) read(records session.Records, path string) error {
-	rec, id, err := readSnapshot(records, path)
+	snap, err := readSnapshot(records, path)
 	if _, broken := errors.AsType[*catalog.BrokenError](err); broken || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		c.SawSnapshot(path, SnapshotContent{id, rec.Bytes, rec.Entries})
+		c.SawSnapshot(path, SnapshotContent{snap.ID, snap.Bytes, snap.Entries})
 	}
 	return err
 }
 
-func readSnapshot(records session.Records, path string) (catalog.Snapshot, volume.SnapshotID, error) {
+func readSnapshot(records session.Records, path string) (copies.Snapshot, error) {
 	rec, err := records.ReadSnapshot(path)
 	if err != nil {
-		return catalog.Snapshot{}, volume.SnapshotID{}, err
+		return copies.Snapshot{}, err
 	}
-	id, err := volume.ParseSnapshotID(rec.ID)
-	if err != nil {
-		err = fmt.Errorf("record of snapshot %s: %w", rec.Name, &catalog.BrokenError{Reason: err.Error()})
-	}
-	return rec, id, err
+	return copies.SnapshotOf(rec)
 }

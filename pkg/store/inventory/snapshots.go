@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
+	"github.com/nfs-csi/nfs-csi/pkg/store/copies"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -27,12 +28,12 @@ type SnapshotQuery struct {
 	MountOptions []string
 }
 
-// ListSnapshots lists the records of snapshots on the exports of the inventory and on
+// ListSnapshots lists the snapshots on the exports of the inventory and on
 // that of the source, ordered by export and path. The token names the last one of a
 // page, so that it stays valid when snapshots come and go.
 //
 // Errors: volume.ErrToken, those of share.Cache.
-func (i *Inventory) ListSnapshots(ctx context.Context, q SnapshotQuery) (page []catalog.Snapshot, next string, err error) {
+func (i *Inventory) ListSnapshots(ctx context.Context, q SnapshotQuery) (page []copies.Snapshot, next string, err error) {
 	start, err := parseToken(q.Token)
 	if err != nil {
 		return nil, "", err
@@ -69,9 +70,9 @@ func (i *Inventory) snapshotExports(start position, q SnapshotQuery) []volume.Ex
 	return slices.Insert(list, at, q.Source.Export)
 }
 
-// listedSnapshot is the record of a snapshot and its path.
+// listedSnapshot is a snapshot and the path of its record.
 type listedSnapshot struct {
-	catalog.Snapshot
+	copies.Snapshot
 	path string
 }
 
@@ -89,7 +90,7 @@ func snapshotsIn(ctx context.Context, records session.Records, after string, q S
 		if err := errors.Join(err, ctx.Err()); err != nil || q.Max > 0 && len(list) > q.Max {
 			return list, err
 		}
-		rec, _, err := readSnapshot(records, path)
+		snap, err := readSnapshot(records, path)
 		_, broken := errors.AsType[*catalog.BrokenError](err)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -97,14 +98,14 @@ func snapshotsIn(ctx context.Context, records session.Records, after string, q S
 			klog.FromContext(ctx).Error(err, "Skipped the unreadable record of a snapshot", logkeys.Record, path)
 		case err != nil:
 			return nil, err
-		case q.Source == nil || isOf(rec, *q.Source):
-			list = append(list, listedSnapshot{rec, path})
+		case q.Source == nil || isOf(snap, *q.Source):
+			list = append(list, listedSnapshot{snap, path})
 		}
 	}
 	return list, nil
 }
 
-func isOf(rec catalog.Snapshot, source volume.ID) bool {
-	id, err := volume.ParseID(rec.SourceID)
+func isOf(snap copies.Snapshot, source volume.ID) bool {
+	id, err := volume.ParseID(snap.SourceID)
 	return err == nil && id.SameVolume(source)
 }

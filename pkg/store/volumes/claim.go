@@ -169,7 +169,7 @@ func (c *Claim) revalidate() error {
 		return nil
 	}
 	err = cmp.Or(err, fmt.Errorf("%w: the directory was deleted concurrently", volume.ErrInProgress))
-	return errors.Join(err, c.TakeBack())
+	return errors.Join(err, TakeBack(c.Session, c.rec))
 }
 
 // restoreRecord ensures that the directory just created has a record: the call that
@@ -198,13 +198,10 @@ func (c *Claim) yieldName(ctx context.Context, why error) error {
 	case c.isNew && c.rec.Adopted, c.rec.Shared == catalog.SharedVolume:
 		return forget(c.Session, c.rec)
 	}
-	return c.TakeBack()
+	return TakeBack(c.Session, c.rec)
 }
 
-// TakeBack rolls the claim back, unless its directory exists.
-func (c *Claim) TakeBack() error { return TakeBack(c.Session, c.rec) }
-
-// TakeBack is Claim.TakeBack for an existing record.
+// TakeBack rolls back the claim that took the record, unless its directory exists.
 func TakeBack(x *session.Session, rec catalog.Record) error {
 	if exists, _, err := fsat.Directory(x.Root, rec.SubDir); exists || err != nil {
 		return err // another controller created it

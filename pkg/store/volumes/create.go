@@ -58,7 +58,7 @@ func (c *Claim) complete(ctx context.Context, unfinished bool) error {
 		incomplete := unfinished || errors.Is(err, volume.ErrRefused)
 		if (c.isNew || incomplete && c.rec.Shared == "") && ctx.Err() == nil {
 			// The caller may never retry: leave no record without a directory.
-			err = errors.Join(err, c.TakeBack())
+			err = errors.Join(err, TakeBack(c.Session, c.rec))
 		}
 		return err
 	}
