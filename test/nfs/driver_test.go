@@ -50,11 +50,18 @@ func plugin(t *testing.T, change ...func(*driver.Config)) *services {
 
 func pluginOn(t *testing.T, k nfsmount.Mounter, change ...func(*driver.Config)) *services {
 	t.Helper()
+	return pluginWith(t, k, store.Config{}, change...)
+}
+
+// pluginWith is pluginOn with settings of the store: what new volumes are like.
+func pluginWith(t *testing.T, k nfsmount.Mounter, settings store.Config, change ...func(*driver.Config)) *services {
+	t.Helper()
 	shares, err := share.New(t.Context(), share.Config{Mounter: k, Dir: filepath.Join(t.TempDir(), "shares"), IdleTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	volumes, err := store.New(t.Context(), store.Config{Shares: shares, ReclaimWorkers: 4, CopyWorkers: 4})
+	settings.Shares, settings.ReclaimWorkers, settings.CopyWorkers = shares, 4, 4
+	volumes, err := store.New(t.Context(), settings)
 	if err != nil {
 		t.Fatal(err)
 	}
