@@ -54,21 +54,48 @@ func TestRefusedFlavorIsForgotten(t *testing.T) {
 	}
 }
 
-// Locking options are kept, whether statd runs on the node or not.
-func TestLockingOptionsArePassedOn(t *testing.T) {
-	for option, nolock := range map[string]bool{"": true, "lock": false, "nolock": true, "local_lock=none": false} {
+// Version 3 is not mounted where locks would not exclude other nodes, unless that is asked
+// for. Locking options reach the kernel.
+func TestVersion3NeedsStatd(t *testing.T) {
+	for _, tt := range []struct {
+		option     string
+		localLocks bool
+		statd      bool
+		mounts     bool
+	}{
+		{"", false, false, false},
+		{"", false, true, true},
+		{"lock", false, false, false},
+		{"lock", false, true, true},
+		{"nolock", false, false, true},
+		{"local_lock=all", false, false, true},
+		{"", true, false, true},
+	} {
 		var data string
 		k, m := kernelWith(t, syscalls{mount: func(_, _, _ string, _ uintptr, d string) error { data = d; return nil }})
+		k.statd = func(context.Context) bool { return tt.statd }
 		var err error
-		if m.Options, err = ParseOptions([]string{"vers=3", option}); err != nil {
+		if m.Options, err = ParseOptions([]string{"vers=3", tt.option}); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.attempt(t.Context(), m, netip.MustParseAddr("127.0.0.1")); err != nil {
-			t.Fatal(err)
+		m.LocalLocks = tt.localLocks
+		err = k.attempt(t.Context(), m, netip.MustParseAddr("127.0.0.1"))
+		if tt.mounts && err != nil || !tt.mounts && (!errors.Is(err, volume.ErrUnsupported) || data != "") {
+			t.Errorf("%+v: %v, mounted with %q", tt, err, data)
 		}
 		list := strings.Split(data, ",")
-		if slices.Contains(list, "nolock") != nolock || option != "" && !slices.Contains(list, option) {
-			t.Errorf("%q mounts with %s", option, data)
+		if tt.mounts && (tt.option != "" && !slices.Contains(list, tt.option) || slices.Contains(list, "nolock") != (tt.localLocks || tt.option == "nolock")) {
+			t.Errorf("%+v: mounted with %s", tt, data)
+		}
+	}
+}
+
+// Without rpc.statd, what version 4 said decides, unless the server does not speak it.
+func TestErrorOfVersion4WithoutStatd(t *testing.T) {
+	for said, want := range map[error]error{nil: volume.ErrUnsupported, unix.EPROTONOSUPPORT: volume.ErrUnsupported, unix.ENOENT: volume.ErrShareNotFound} {
+		err := withoutStatd(said)
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), "nolock") {
+			t.Errorf("version 4 said %v: %v, want %v", said, err, want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func FuzzParseOptions(f *testing.F) {
 			return
 		}
 		for _, v := range o.version.candidates() {
-			data := o.dataFor(v, addr, true)
+			data := Mount{Options: o, LocalLocks: true}.dataFor(v, addr)
 			if strings.ContainsAny(data, "\x00\n") {
 				t.Fatalf("%q gives %q", in, data)
 			}

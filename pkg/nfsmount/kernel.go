@@ -168,12 +168,11 @@ func (k *Kernel) attempt(ctx context.Context, m Mount, addr netip.Addr) error {
 	var first error
 	for at, more := 0, true; more; {
 		v := versions[at]
-		noLock := v.major == 3 && !m.Options.setsLocking() && !k.statd(ctx)
-		if noLock {
-			klog.FromContext(ctx).V(2).Info("No rpc.statd on this node: NFSv3 locks are local", logkeys.Source, m.Source())
+		if v.major == 3 && !m.locksLocally() && !k.statd(ctx) {
+			return withoutStatd(first)
 		}
 		err := k.withFlavor(m, v, func(sec string) error {
-			return k.sys.mount(m.Source(), m.Target, v.fsType(), m.Options.flags, m.Options.dataFor(v, addr, noLock)+sec)
+			return k.sys.mount(m.Source(), m.Target, v.fsType(), m.Options.flags, m.dataFor(v, addr)+sec)
 		})
 		if err == nil {
 			return nil
@@ -220,22 +219,34 @@ func (k *Kernel) version3Answers(ctx context.Context, addr netip.Addr) bool {
 	return err == nil
 }
 
+// withoutStatd returns the error of a mount that version 3 is left to, with the error of
+// version 4, if that was tried.
+func withoutStatd(first error) error {
+	err := fmt.Errorf("%w: NFSv3 locks need rpc.statd, which does not run on this node; start it, use version 4, "+
+		"or mount with nolock, whose locks other nodes do not see", volume.ErrUnsupported)
+	if first == nil || versionError(first) {
+		return err
+	}
+	return fmt.Errorf("%w; with version 3: %w", classify(first), err)
+}
+
 // dataFor is the option string for the kernel's NFS client (nfs(5), without the
 // options that mount.nfs handles). clientaddr is not needed: for 4.0 the kernel finds
 // its own address, and 4.1 and later do not use it. Nor are mountaddr and mountport:
 // for version 3 the kernel asks the rpcbind at addr.
-func (o Options) dataFor(v version, addr netip.Addr, noLock bool) string {
+func (m Mount) dataFor(v version, addr netip.Addr) string {
 	data := v.String()
-	if noLock {
+	if _, given := m.Options.value("lock", "nolock", "local_lock"); v.major == 3 && m.LocalLocks && !given {
 		data += ",nolock"
 	}
-	for _, opt := range o.data {
+	for _, opt := range m.Options.data {
 		data += "," + opt
 	}
 	return data + ",addr=" + addr.String()
 }
 
-func (o Options) setsLocking() bool {
-	_, ok := o.value("lock", "nolock", "local_lock")
-	return ok
+// locksLocally tells whether the mount needs no rpc.statd.
+func (m Mount) locksLocally() bool {
+	_, given := m.Options.value("nolock", "local_lock")
+	return given || m.LocalLocks
 }

@@ -21,6 +21,9 @@ type Mount struct {
 	// Target is an existing directory, absolute and free of symlinks.
 	Target  string
 	Options Options
+	// LocalLocks allows locks of NFSv3 that other nodes do not see, for a mount on which
+	// nothing locks files.
+	LocalLocks bool
 }
 
 // Source is the name under which the mount appears in the mount table.
@@ -49,7 +52,7 @@ type Mounter interface {
 	// ended is undone.
 	//
 	// Errors: volume.ErrUnreachable, ErrShareNotFound, ErrAccessDenied,
-	// ErrMountOptions, or any other error of mount(2).
+	// ErrMountOptions, ErrUnsupported, or any other error of mount(2).
 	Mount(ctx context.Context, m Mount) error
 	// Unmount unmounts everything at target; it succeeds if nothing is mounted there
 	// or the directory does not exist. A mount that is in use, or whose server is

@@ -78,14 +78,16 @@ func TestOptionsString(t *testing.T) {
 func TestDataFor(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.1")
 	tests := []struct {
-		in     string
-		v      version
-		noLock bool
-		want   string
+		in         string
+		v          version
+		localLocks bool
+		want       string
 	}{
 		{"", version{4, 2}, false, "vers=4.2,addr=10.0.0.1"},
 		{"hard,nconnect=4", version{4, 1}, false, "vers=4.1,hard,nconnect=4,addr=10.0.0.1"},
+		{"", version{4, 2}, true, "vers=4.2,addr=10.0.0.1"},
 		{"", version{major: 3}, true, "vers=3,nolock,addr=10.0.0.1"},
+		{"lock", version{major: 3}, true, "vers=3,lock,addr=10.0.0.1"},
 		{"hard", version{major: 3}, false, "vers=3,hard,addr=10.0.0.1"},
 	}
 	for _, tt := range tests {
@@ -93,7 +95,7 @@ func TestDataFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := o.dataFor(tt.v, addr, tt.noLock); got != tt.want {
+		if got := (Mount{Options: o, LocalLocks: tt.localLocks}).dataFor(tt.v, addr); got != tt.want {
 			t.Errorf("%q for %s: %q, want %q", tt.in, tt.v, got, tt.want)
 		}
 	}

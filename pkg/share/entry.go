@@ -190,7 +190,7 @@ func (c *Cache) open(e *entry) error {
 	if err != nil {
 		return err
 	}
-	if err := c.cfg.Mounter.Mount(c.ctx, nfsmount.Mount{Export: e.export, Target: dir, Options: e.opts}); err != nil {
+	if err := c.cfg.Mounter.Mount(c.ctx, nfsmount.Mount{Export: e.export, Target: dir, Options: e.opts, LocalLocks: true}); err != nil {
 		return errors.Join(err, os.Remove(dir))
 	}
 	e.dir, e.table = dir, c.inTable(dir)
