@@ -91,7 +91,7 @@ func TestBadConfiguration(t *testing.T) {
 // metrics are served, and no socket is left after a stop.
 func TestApp(t *testing.T) {
 	reg := t.TempDir()
-	cfg := config(t, "--http-endpoint=127.0.0.1:0", "--kubelet-registration-path=/on/the/host/csi.sock", "--plugin-registration-dir="+reg)
+	cfg := config(t, "--http-endpoint=[127.0.0.1]:0", "--kubelet-registration-path=/on/the/host/csi.sock", "--plugin-registration-dir="+reg)
 	app, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

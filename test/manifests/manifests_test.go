@@ -136,6 +136,24 @@ func TestControllerNeedsNothingOfTheHost(t *testing.T) {
 	}
 }
 
+// TestNothingListensOnEveryAddressOfTheHost: metrics have no authentication, so a pod on
+// the host's network serves them on the node's own address only.
+func TestNothingListensOnEveryAddressOfTheHost(t *testing.T) {
+	pod := decode[appsv1.DaemonSet](t, "DaemonSet", "nfs-csi-node").Spec.Template.Spec
+	if !pod.HostNetwork {
+		t.Fatal("the node plugin is not on the host's network")
+	}
+	plugin := container(t, pod, "nfsplugin")
+	if !slices.Contains(plugin.Args, "--http-endpoint=[$(POD_IP)]:9809") {
+		t.Errorf("args are %q", plugin.Args)
+	}
+	if !slices.ContainsFunc(plugin.Env, func(e corev1.EnvVar) bool {
+		return e.Name == "POD_IP" && e.ValueFrom.FieldRef.FieldPath == "status.podIP"
+	}) {
+		t.Errorf("env is %v", plugin.Env)
+	}
+}
+
 // TestControllerSharesItsSocket checks that both containers see the socket at the path
 // in their flags.
 func TestControllerSharesItsSocket(t *testing.T) {
