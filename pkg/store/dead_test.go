@@ -111,3 +111,30 @@ func TestCopyIsFoundWithoutItsSource(t *testing.T) {
 		}
 	})
 }
+
+// A volume to retain can be deleted without its server, whether the export was mounted or
+// never could be; any other waits for it.
+func TestRetainedVolumeIsDeletedWithoutItsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		id := l.createAs(t, l.classed("pvc-1", "team/data", volume.OnDeleteRetain))
+		other := l.create(t, "pvc-2")
+		revive := l.fake.Hang(l.export.Server)
+		time.Sleep(time.Minute) // what answered a moment ago is not asked again
+		for what, id := range map[string]volume.ID{
+			"mounted": id, "away": {Export: volume.Export{Server: "away.test", Share: "/e"}, SubDir: "v", Name: "v", OnDelete: volume.OnDeleteRetain},
+			"no such share": {Export: volume.Export{Server: "nfs.test", Share: "/none"}, SubDir: "v", Name: "v", OnDelete: volume.OnDeleteRetain},
+		} {
+			if err := l.Delete(t.Context(), id, nil); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := l.Delete(t.Context(), other, nil); !errors.Is(err, volume.ErrUnreachable) {
+			t.Errorf("not retained: %v, want ErrUnreachable", err)
+		}
+		revive()
+		l.record(t, "team/data")
+		l.delete(t, id)
+		l.mustHave(t, append(live("pvc-2"), "team", "team/data", retained(t, "team/data"))...)
+	})
+}

@@ -2,10 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/store/volumes"
@@ -57,7 +61,8 @@ func (s *Store) Create(ctx context.Context, req CreateRequest) (made Created, er
 }
 
 // Delete deletes a volume by its policy: the directory is moved to the trash and removed in
-// the background, retained, or archived. A volume that is gone is no error.
+// the background, retained, or archived. A volume that is gone is no error, nor is an
+// export that cannot be used if the ID says to retain: the record stays as well.
 //
 // Errors: volume.ErrOwned when the directory holds or lies in another live volume,
 // volume.ErrInUse, those of share.Cache.
@@ -70,12 +75,21 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err == nil {
 		err = s.exports.On(ctx, t, s.deletion(id).Run)
 	}
+	if id.OnDelete == volume.OnDeleteRetain && isAway(err) {
+		klog.FromContext(ctx).Error(err, "Retained a volume with its record: its export cannot be used", logkeys.VolumeID, id.String())
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
 	s.inventory.Forget(id)
 	s.reclaim.Kick(t)
 	return nil
+}
+
+// isAway reports whether the export cannot be mounted or does not answer.
+func isAway(err error) bool {
+	return errors.Is(err, volume.ErrUnreachable) || errors.Is(err, volume.ErrShareNotFound) || errors.Is(err, volume.ErrAccessDenied)
 }
 
 func (s *Store) deletion(id volume.ID) *deletion.Deletion {
