@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -79,7 +80,7 @@ func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageCl
 			return nil, err
 		}
 	}
-	capability, err := d.capability()
+	capabilities, err := d.capabilities()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageCl
 			Name:               pvName,
 			Parameters:         parameters,
 			CapacityRange:      &csi.CapacityRange{RequiredBytes: requestedBytes(claim)},
-			VolumeCapabilities: []*csi.VolumeCapability{capability},
+			VolumeCapabilities: capabilities,
 		},
 		Secret:        d.secrets[ProvisionerSecret],
 		SecretNamedBy: class.NamedBy(ProvisionerSecret),
@@ -117,6 +118,10 @@ func checkClaim(claim *corev1.PersistentVolumeClaim) error {
 		return fmt.Errorf("%w: it has a selector, which only matches existing volumes; remove spec.selector to provision one", ErrClaim)
 	case requestedBytes(claim) <= 0:
 		return fmt.Errorf("%w: it requests no storage", ErrClaim)
+	case len(spec.AccessModes) == 0:
+		return fmt.Errorf("%w: it has no access modes", ErrClaim)
+	case len(spec.AccessModes) > 1 && slices.Contains(spec.AccessModes, corev1.ReadWriteOncePod):
+		return fmt.Errorf("%w: its access modes are %v; ReadWriteOncePod cannot be combined with others", ErrClaim, spec.AccessModes)
 	}
 	return nil
 }
@@ -141,21 +146,31 @@ func (d draft) fsType() string {
 	}
 }
 
-func (d draft) capability() (*csi.VolumeCapability, error) {
-	mode, err := accessmodes.ToCSIAccessMode(d.claim.Spec.AccessModes, d.options.Driver.SingleNodeMultiWriter)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrClaim, err)
+// capabilities are one for each access mode, in the claim's order: the driver decides
+// which modes can be combined.
+func (d draft) capabilities() ([]*csi.VolumeCapability, error) {
+	var all []*csi.VolumeCapability
+	for _, mode := range d.claim.Spec.AccessModes {
+		mapped, err := accessmodes.ToCSIAccessMode([]corev1.PersistentVolumeAccessMode{mode}, d.options.Driver.SingleNodeMultiWriter)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrClaim, err)
+		}
+		all = append(all, d.capability(mapped))
 	}
+	return all, nil
+}
+
+func (d draft) capability(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
 	capability := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}
 	if isBlock(d.claim) {
 		capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-		return capability, nil
+		return capability
 	}
 	capability.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{
 		FsType:     d.fsType(),
 		MountFlags: d.storageClass.MountOptions,
 	}}
-	return capability, nil
+	return capability
 }
 
 func (d draft) parameters() (map[string]string, error) {

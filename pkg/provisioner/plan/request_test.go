@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,26 +100,37 @@ func TestAccessModes(t *testing.T) {
 		rwx  = corev1.ReadWriteMany
 		rwop = corev1.ReadWriteOncePod
 	)
+	const (
+		writer       = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+		singleWriter = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+		multiWriter  = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+		readers      = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+		writers      = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	)
+	type claimModes []corev1.PersistentVolumeAccessMode
+	type csiModes []csi.VolumeCapability_AccessMode_Mode
 	tests := []struct {
-		modes       []corev1.PersistentVolumeAccessMode
+		modes       claimModes
 		multiWriter bool
-		want        csi.VolumeCapability_AccessMode_Mode
+		want        csiModes // nil is ErrClaim
 	}{
-		{[]corev1.PersistentVolumeAccessMode{rwo}, false, csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-		{[]corev1.PersistentVolumeAccessMode{rwo}, true, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
-		{[]corev1.PersistentVolumeAccessMode{rwop}, false, csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-		{[]corev1.PersistentVolumeAccessMode{rwop}, true, csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER},
-		{[]corev1.PersistentVolumeAccessMode{rox}, true, csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY},
-		{[]corev1.PersistentVolumeAccessMode{rwo, rox, rwx}, true, csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER},
-		{[]corev1.PersistentVolumeAccessMode{rwop, rwx}, true, csi.VolumeCapability_AccessMode_UNKNOWN},
-		{[]corev1.PersistentVolumeAccessMode{rwo, rox}, true, csi.VolumeCapability_AccessMode_UNKNOWN},
-		{nil, true, csi.VolumeCapability_AccessMode_UNKNOWN},
+		{claimModes{rwo}, false, csiModes{writer}},
+		{claimModes{rwo}, true, csiModes{multiWriter}},
+		{claimModes{rwop}, false, csiModes{writer}},
+		{claimModes{rwop}, true, csiModes{singleWriter}},
+		{claimModes{rox}, true, csiModes{readers}},
+		{claimModes{rwo, rox, rwx}, true, csiModes{multiWriter, readers, writers}},
+		{claimModes{rwx, rwo}, false, csiModes{writers, writer}},
+		{claimModes{rwo, rox}, false, csiModes{writer, readers}},
+		{claimModes{rwop, rwx}, true, nil},
+		{claimModes{"ReadWriteSometimes"}, true, nil},
+		{nil, true, nil},
 	}
 	for _, test := range tests {
 		options := testOptions()
 		options.Driver.SingleNodeMultiWriter = test.multiWriter
 		creation, err := NewCreation(options, testClaim(modes(test.modes...)), testClass(nil), "pvc-1")
-		if test.want == csi.VolumeCapability_AccessMode_UNKNOWN {
+		if test.want == nil {
 			if !errors.Is(err, ErrClaim) {
 				t.Errorf("%v: got %v, want ErrClaim", test.modes, err)
 			}
@@ -128,8 +140,15 @@ func TestAccessModes(t *testing.T) {
 			t.Errorf("%v: %v", test.modes, err)
 			continue
 		}
-		if got := creation.Request.VolumeCapabilities[0].AccessMode.Mode; got != test.want {
-			t.Errorf("%v, multi-writer driver %t: got %s, want %s", test.modes, test.multiWriter, got, test.want)
+		var got csiModes
+		for _, capability := range creation.Request.VolumeCapabilities {
+			got = append(got, capability.AccessMode.Mode)
+			if !slices.Equal(capability.GetMount().GetMountFlags(), testClass(nil).MountOptions) {
+				t.Errorf("%v: mount flags of %s are %v", test.modes, capability.AccessMode.Mode, capability.GetMount().GetMountFlags())
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%v, multi-writer driver %t: got %v, want %v", test.modes, test.multiWriter, got, test.want)
 		}
 	}
 }
