@@ -39,18 +39,22 @@ func allowedSegments(terms []corev1.TopologySelectorTerm) []Segment {
 	return distinct(all)
 }
 
-// spread chooses a segment for a claim; those of a StatefulSet get consecutive ones.
+// spread chooses a segment for a claim. The claims of a StatefulSet, which are named
+// TEMPLATE-SET-ORDINAL, get consecutive ones by the name of the set and the ordinal, so
+// that all claims of a pod get the same.
 func spread(claimName string, segments int) int {
-	ordinal := uint64(0)
+	var ordinal uint32
 	base := claimName
 	if i := strings.LastIndexByte(claimName, '-'); i >= 0 {
 		if n, err := strconv.ParseUint(claimName[i+1:], 10, 32); err == nil {
-			base, ordinal = claimName[:i], n
+			ordinal = uint32(n)
+			base = claimName[strings.LastIndexByte(claimName[:i], '-')+1 : i]
 		}
 	}
-	hash := fnv.New32a()
+	hash := fnv.New32()
 	_, _ = hash.Write([]byte(base)) // never fails
-	return int((uint64(hash.Sum32()) + ordinal) % uint64(segments))
+	// The sum may overflow, as external-provisioner's does.
+	return int((hash.Sum32() + ordinal) % uint32(segments))
 }
 
 // distinct also sorts, so that each try of a claim makes the same request.

@@ -29,6 +29,29 @@ func shown(all []*csi.Topology) string {
 	return strings.Join(texts, " ")
 }
 
+func TestSpread(t *testing.T) {
+	// Recorded from external-provisioner v6.3.0, but for the last two.
+	tests := []struct {
+		claim          string
+		segments, want int
+	}{
+		{"claim", 3, 2},
+		{"plain", 3, 1},
+		{"data-web-0", 3, 0},
+		{"data-web-1", 3, 1},
+		{"logs-web-1", 3, 1},
+		{"data-web-0", 5, 0},
+		{"data-web-3", 5, 3},
+		{"web-1", 3, 1},
+		{"data-web-01", 3, 1},
+	}
+	for _, test := range tests {
+		if got := spread(test.claim, test.segments); got != test.want {
+			t.Errorf("%s gets segment %d of %d, want %d", test.claim, got, test.segments, test.want)
+		}
+	}
+}
+
 func TestRequirement(t *testing.T) {
 	cluster := []Segment{zone("b"), zone("a"), zone("c"), zone("a")}
 	tests := map[string]struct {
