@@ -72,43 +72,63 @@ func ParseClass(parameters map[string]string) (Class, error) {
 
 // Secret resolves the reference for one purpose, zero if the class has none.
 func (c Class) Secret(purpose Purpose, subject Subject) (SecretRef, error) {
-	pair, found := c.pair(purpose)
+	template, found := c.template(purpose)
 	if !found {
 		return SecretRef{}, nil
 	}
-	return c.secrets[pair].resolve(pair, subject)
+	return template.resolve(subject)
 }
 
 // NamedBy says which parameters name the secret for one purpose.
 func (c Class) NamedBy(purpose Purpose) string {
-	pair, _ := c.pair(purpose)
-	return fmt.Sprintf("StorageClass parameters %s and %s", pair.nameKey(), pair.namespaceKey())
+	template, _ := c.template(purpose)
+	return fmt.Sprintf("StorageClass parameters %s and %s", template.nameKey, template.namespaceKey)
 }
 
-func (c Class) pair(purpose Purpose) (pair Purpose, found bool) {
+func (c Class) template(purpose Purpose) (template secretTemplate, found bool) {
 	for _, candidate := range []Purpose{purpose, defaultSecret} {
-		if _, ok := c.secrets[candidate]; ok {
-			return candidate, true
+		if template, found = c.secrets[candidate]; found {
+			return template, true
 		}
 	}
-	return purpose, false
+	return secretTemplate{}, false
 }
 
 func secretTemplates(parameters map[string]string) (map[Purpose]secretTemplate, error) {
 	templates := map[Purpose]secretTemplate{}
 	for _, purpose := range secretPairs() {
-		name, hasName := parameters[purpose.nameKey()]
-		namespace, hasNamespace := parameters[purpose.namespaceKey()]
-		if !hasName && !hasNamespace {
-			continue
+		template, found, err := pairTemplate(parameters, purpose.nameKey(), purpose.namespaceKey())
+		if err != nil {
+			return nil, err
 		}
-		if name == "" || namespace == "" {
-			return nil, fmt.Errorf("%w: parameters %s and %s must be given together, neither empty",
-				ErrClass, purpose.nameKey(), purpose.namespaceKey())
+		if name, namespace, deprecated := purpose.deprecatedKeys(); deprecated {
+			old, oldFound, err := pairTemplate(parameters, name, namespace)
+			switch {
+			case err != nil:
+				return nil, err
+			case found && oldFound:
+				return nil, fmt.Errorf("%w: parameters %s and %s name the same secret; keep %s", ErrClass, template.nameKey, name, template.nameKey)
+			case oldFound:
+				template, found = old, true
+			}
 		}
-		templates[purpose] = secretTemplate{name: name, namespace: namespace}
+		if found {
+			templates[purpose] = template
+		}
 	}
 	return templates, nil
+}
+
+func pairTemplate(parameters map[string]string, nameKey, namespaceKey string) (template secretTemplate, found bool, err error) {
+	name, hasName := parameters[nameKey]
+	namespace, hasNamespace := parameters[namespaceKey]
+	if !hasName && !hasNamespace {
+		return secretTemplate{}, false, nil
+	}
+	if name == "" || namespace == "" {
+		return secretTemplate{}, false, fmt.Errorf("%w: parameters %s and %s must be given together, neither empty", ErrClass, nameKey, namespaceKey)
+	}
+	return secretTemplate{nameKey: nameKey, namespaceKey: namespaceKey, name: name, namespace: namespace}, true, nil
 }
 
 func knownKeys() []string {

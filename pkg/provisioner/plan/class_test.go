@@ -70,6 +70,15 @@ func TestParseClassRefuses(t *testing.T) {
 		"namespace without name": {
 			map[string]string{"csi.storage.k8s.io/secret-namespace": "n"}, "csi.storage.k8s.io/secret-name",
 		},
+		"deprecated name without namespace": {
+			map[string]string{"csiNodeStageSecretName": "s"}, "csiNodeStageSecretName and csiNodeStageSecretNamespace must be given together",
+		},
+		"deprecated and current": {
+			map[string]string{
+				"csiProvisionerSecretName": "s", "csiProvisionerSecretNamespace": "n",
+				"csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "n",
+			}, "keep csi.storage.k8s.io/provisioner-secret-name",
+		},
 		"empty name": {
 			map[string]string{
 				"csi.storage.k8s.io/node-publish-secret-name":      "",
@@ -184,6 +193,33 @@ func TestDefaultSecret(t *testing.T) {
 	}
 }
 
+func TestDeprecatedSecretKeys(t *testing.T) {
+	stems := map[Purpose]string{
+		ProvisionerSecret: "csiProvisionerSecret", ControllerPublishSecret: "csiControllerPublishSecret",
+		NodeStageSecret: "csiNodeStageSecret", NodePublishSecret: "csiNodePublishSecret",
+	}
+	parameters := map[string]string{}
+	for purpose, stem := range stems {
+		parameters[stem+"Name"], parameters[stem+"Namespace"] = string(purpose)+"-${pv.name}", "n"
+	}
+	class, err := ParseClass(parameters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(class.Parameters, parameters) {
+		t.Errorf("driver's parameters are %v, want %v", class.Parameters, parameters)
+	}
+	for _, purpose := range purposes() {
+		var want SecretRef
+		if stems[purpose] != "" {
+			want = SecretRef{Name: string(purpose) + "-pvc-1", Namespace: "n"}
+		}
+		if got, err := class.Secret(purpose, testSubject()); got != want || err != nil {
+			t.Errorf("%s: %v, %v, want %v", purpose, got, err, want)
+		}
+	}
+}
+
 func TestSecretIsNamedBy(t *testing.T) {
 	tests := map[string]struct {
 		parameters map[string]string
@@ -195,6 +231,10 @@ func TestSecretIsNamedBy(t *testing.T) {
 				"csi.storage.k8s.io/secret-name": "s", "csi.storage.k8s.io/secret-namespace": "n",
 			},
 			"n/s named by StorageClass parameters csi.storage.k8s.io/provisioner-secret-name and csi.storage.k8s.io/provisioner-secret-namespace",
+		},
+		"a deprecated pair": {
+			map[string]string{"csiProvisionerSecretName": "s", "csiProvisionerSecretNamespace": "n"},
+			"n/s named by StorageClass parameters csiProvisionerSecretName and csiProvisionerSecretNamespace",
 		},
 		"the pair for all": {
 			map[string]string{"csi.storage.k8s.io/secret-name": "s", "csi.storage.k8s.io/secret-namespace": "n"},

@@ -39,6 +39,19 @@ func secretPairs() []Purpose { return append(purposes(), defaultSecret) }
 func (p Purpose) nameKey() string      { return reservedPrefix + string(p) + "-name" }
 func (p Purpose) namespaceKey() string { return reservedPrefix + string(p) + "-namespace" }
 
+// deprecatedKeys are the keys from before csi.storage.k8s.io/. They are also passed to
+// the driver, as external-provisioner does.
+func (p Purpose) deprecatedKeys() (name, namespace string, found bool) {
+	stems := map[Purpose]string{
+		ProvisionerSecret:       "csiProvisionerSecret",
+		ControllerPublishSecret: "csiControllerPublishSecret",
+		NodeStageSecret:         "csiNodeStageSecret",
+		NodePublishSecret:       "csiNodePublishSecret",
+	}
+	stem, found := stems[p]
+	return stem + "Name", stem + "Namespace", found
+}
+
 // SecretRef names a secret.
 type SecretRef struct {
 	Namespace string `json:"namespace"`
@@ -61,27 +74,28 @@ func (r SecretRef) String() string { return r.Namespace + "/" + r.Name }
 
 // secretTemplate is a pair of parameters before the expansion of tokens.
 type secretTemplate struct {
-	name, namespace string
+	nameKey, namespaceKey string
+	name, namespace       string
 }
 
-func (t secretTemplate) resolve(purpose Purpose, subject Subject) (SecretRef, error) {
+func (t secretTemplate) resolve(subject Subject) (SecretRef, error) {
 	// Namespaces have fewer tokens, so that the author of a claim cannot choose the
 	// secrets of any namespace.
 	namespace, err := expand(t.namespace, subject.namespaceToken)
 	if err != nil {
-		return SecretRef{}, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.namespaceKey(), t.namespace, err)
+		return SecretRef{}, fmt.Errorf("%w: %s %q: %w", ErrClass, t.namespaceKey, t.namespace, err)
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return SecretRef{}, fmt.Errorf("%w: %s %q expands to %q, which is not a valid namespace: %s",
-			ErrClass, purpose.namespaceKey(), t.namespace, namespace, strings.Join(problems, "; "))
+			ErrClass, t.namespaceKey, t.namespace, namespace, strings.Join(problems, "; "))
 	}
 	name, err := expand(t.name, subject.nameToken)
 	if err != nil {
-		return SecretRef{}, fmt.Errorf("%w: %s %q: %w", ErrClass, purpose.nameKey(), t.name, err)
+		return SecretRef{}, fmt.Errorf("%w: %s %q: %w", ErrClass, t.nameKey, t.name, err)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return SecretRef{}, fmt.Errorf("%w: %s %q expands to %q, which is not a valid secret name: %s",
-			ErrClass, purpose.nameKey(), t.name, name, strings.Join(problems, "; "))
+			ErrClass, t.nameKey, t.name, name, strings.Join(problems, "; "))
 	}
 	return SecretRef{Namespace: namespace, Name: name}, nil
 }
