@@ -146,11 +146,23 @@ func TestSelectedNodeIsGone(t *testing.T) {
 	}
 }
 
-func TestNodePluginIsNotRegisteredYet(t *testing.T) {
+func TestSelectedNodeHasNoCSINode(t *testing.T) {
 	w := newZonedWorld(t, volumes.Topology{Enabled: true}, node("node-c", "c"))
 	w.createClaim(testClaim("data", onNode("node-c")))
+	w.awaitUnscheduled("data")
+	w.awaitEvent("ProvisioningFailed", "node-c has no CSINode")
+	if calls := w.driver.Creates(); len(calls) != 0 {
+		t.Errorf("the driver was asked: %v", calls)
+	}
+}
+
+func TestNodePluginIsNotRegisteredYet(t *testing.T) {
+	unregistered := csiNode("node-c")
+	unregistered.Spec.Drivers = nil
+	w := newZonedWorld(t, volumes.Topology{Enabled: true}, node("node-c", "c"), unregistered)
+	w.createClaim(testClaim("data", onNode("node-c")))
 	w.awaitEvent("ProvisioningFailed", "has not reported the topology of node node-c")
-	if err := w.client.Tracker().Add(csiNode("node-c", "zone")); err != nil {
+	if _, err := w.client.StorageV1().CSINodes().Update(t.Context(), csiNode("node-c", "zone"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitVolume("pvc-uid-data")

@@ -14,7 +14,8 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// ErrNodeGone is wrapped when the selected node does not exist.
+// ErrNodeGone is wrapped when the selected node does not exist, or when no CSI driver
+// runs on it.
 var ErrNodeGone = errors.New("the selected node is gone")
 
 func (c *Cluster) nodes() coreinformers.NodeInformer { return c.Informers.Core().V1().Nodes() }
@@ -38,7 +39,10 @@ func (c *Cluster) Segment(ctx context.Context, name string) (plan.Segment, error
 		return nil, err
 	}
 	csiNode, err := c.csiNodes().Lister().Get(name)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: %s has no CSINode", ErrNodeGone, name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	driver := c.Driver.DriverName
