@@ -154,6 +154,23 @@ func TestNothingListensOnEveryAddressOfTheHost(t *testing.T) {
 	}
 }
 
+// TestTakeoverMountsBelowTmp: csi-driver-nfs's --working-mount-dir=/tmp needs a /tmp that can
+// be written, and its directories have mode 0755.
+func TestTakeoverMountsBelowTmp(t *testing.T) {
+	pod := decodeOf[appsv1.Deployment](t, takeover, "Deployment", "nfs-csi-controller").Spec.Template.Spec
+	plugin := container(t, pod, "nfsplugin")
+	at := slices.IndexFunc(plugin.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/tmp" && !m.ReadOnly })
+	if at < 0 {
+		t.Fatalf("nfsplugin has no /tmp: %v", plugin.VolumeMounts)
+	}
+	if name := plugin.VolumeMounts[at].Name; !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name && v.EmptyDir != nil }) {
+		t.Errorf("/tmp is %s, not an emptyDir", name)
+	}
+	if !slices.Contains(plugin.Args, "--directory-mode=0755") {
+		t.Errorf("args are %q", plugin.Args)
+	}
+}
+
 // TestControllerSharesItsSocket checks that both containers see the socket at the path
 // in their flags.
 func TestControllerSharesItsSocket(t *testing.T) {

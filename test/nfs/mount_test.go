@@ -60,8 +60,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A lock taken through a version 3 mount must be granted: by lockd where a statd
-// runs, by this node alone where none does, but never refused.
+// A lock taken through a version 3 mount must be granted, and by lockd: the lab runs a
+// statd.
 func TestVersion3Locks(t *testing.T) {
 	export := exports(t)["ext4"]
 	k, sub := kernel(t), serverDir(t, export)
@@ -77,6 +77,9 @@ func TestVersion3Locks(t *testing.T) {
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK}
 	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &lock); err != nil {
 		t.Errorf("lock with %s: %v", mountAt(t, at).VFSOptions, err)
+	}
+	if got := mountAt(t, at).VFSOptions; !strings.Contains(got, "local_lock=none") {
+		t.Errorf("locks are local to this node: %s", got)
 	}
 }
 

@@ -188,7 +188,7 @@ func check(t *testing.T, found []difference, rows []*allowance) {
 	}
 }
 
-func TestRecordingIsRead(t *testing.T) {
+func TestRecordingIsReadWithoutNFS(t *testing.T) {
 	steps := readRecording(t, recording)
 	calls := 0
 	for _, s := range steps {
