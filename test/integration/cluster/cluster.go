@@ -41,9 +41,10 @@ type Cluster struct {
 }
 
 // Start starts a cluster from the multi-call binary that `lab build` makes. It
-// returns when the API server is ready; on an error nothing keeps running.
-func Start(ctx context.Context, binary string) (*Cluster, error) {
-	c, err := StartAPIServer(ctx, binary)
+// returns when the API server is ready; on an error nothing keeps running. args are
+// added to the API server's own.
+func Start(ctx context.Context, binary string, args ...string) (*Cluster, error) {
+	c, err := StartAPIServer(ctx, binary, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -55,19 +56,19 @@ func Start(ctx context.Context, binary string) (*Cluster, error) {
 
 // StartAPIServer is Start without the controllers: nothing changes an object but
 // its callers.
-func StartAPIServer(ctx context.Context, binary string) (*Cluster, error) {
+func StartAPIServer(ctx context.Context, binary string, args ...string) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "integration-")
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{Dir: dir, Binary: binary}
-	if err := c.start(ctx); err != nil {
+	if err := c.start(ctx, args); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context) error {
+func (c *Cluster) start(ctx context.Context, args []string) error {
 	ports, err := freePorts(3)
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.server = fmt.Sprintf("https://%s:%d", loopback, ports[2])
-	if err := c.run("kube-apiserver", apiserverArgs(c.Dir, etcd, ports[2])); err != nil {
+	if err := c.run("kube-apiserver", append(apiserverArgs(c.Dir, etcd, ports[2]), args...)); err != nil {
 		return err
 	}
 	c.caFile = filepath.Join(c.Dir, "certs", "apiserver.crt")
