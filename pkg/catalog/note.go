@@ -3,8 +3,6 @@ package catalog
 import (
 	"errors"
 	"path"
-
-	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 )
 
 // A note is a copy of a record under another key, which is only looked up by that key.
@@ -36,20 +34,8 @@ func (c *Catalog) putNote(at string, r Record, put func(temp string) error) erro
 	return put(temp)
 }
 
-// readNote reads a note; fs.ErrNotExist, which only the server tells, if there is none. An
-// NFSv4 client opens by its handle, or under its delegation, a note that it knows, even
-// after another client or another mount of this one has replaced it: hence the second look.
+// readNote reads a note; fs.ErrNotExist if there is none.
 func (c *Catalog) readNote(in, name string) (Record, error) {
-	if _, err := c.readBytes(in, name); err != nil {
-		return Record{}, err
-	}
-	dir, err := c.dir(in, false)
-	if err == nil {
-		err = fsat.Revalidate(int(dir.Fd()))
-	}
-	if err != nil {
-		return Record{}, err
-	}
 	b, err := c.readBytes(in, name)
 	if err != nil {
 		return Record{}, err

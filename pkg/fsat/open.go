@@ -74,27 +74,58 @@ func OpenBeneath(dir int, name string, flags int) (fd int, err error) {
 	return fd, nil
 }
 
-// ReadFile reads a whole file, by its path below a directory.
+// ReadFile reads a whole file, by its path below a directory, and asks the server that it
+// is not one that was removed or replaced. An NFSv4 client opens a file that it knows by
+// its handle, even after it was unlinked; and while it has a delegation, not even the
+// directory's change time makes it look again. No server recalls a delegation from the
+// client that makes the change, even if it does so through another mount.
 func ReadFile(dir int, name string) ([]byte, error) {
+	for range MaxLostRaces {
+		b, unlinked, err := readFile(dir, name)
+		if err != nil || !unlinked {
+			return b, err
+		}
+		if err := forgetUnlinked(dir, name); err != nil {
+			return nil, err
+		}
+	}
+	return nil, &os.PathError{Op: "read", Path: name, Err: unix.ESTALE}
+}
+
+func readFile(dir int, name string) (b []byte, unlinked bool, err error) {
 	// O_NONBLOCK: a fifo in the file's place must not make it wait for a writer.
 	fd, err := OpenBeneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer unix.Close(fd) //nolint:errcheck // only read
-	b := make([]byte, 0, 4096)
+	if there, err := Exists(fd); err != nil || !there {
+		return nil, !there, err
+	}
+	b = make([]byte, 0, 4096)
 	for {
 		n := 0
 		err := Restart(func() (err error) { n, err = unix.Read(fd, b[len(b):cap(b)]); return err })
 		if err != nil {
-			return nil, &os.PathError{Op: "read", Path: name, Err: err}
+			return nil, false, &os.PathError{Op: "read", Path: name, Err: err}
 		}
 		b = b[:len(b)+n]
 		if len(b) < cap(b) {
-			return b, nil // a short read: the end
+			return b, false, nil // a short read: the end
 		}
 		b = append(b, 0)[:len(b)]
 	}
+}
+
+// forgetUnlinked makes an NFS client look a file up again. Opening it for writing returns
+// a delegation for reading. If that fails, so does the caller's next attempt.
+func forgetUnlinked(dir int, name string) error {
+	if fd, err := OpenBeneath(dir, name, unix.O_RDWR|unix.O_NONBLOCK); err == nil {
+		if err := unix.Close(fd); err != nil {
+			return &os.PathError{Op: "close", Path: name, Err: err}
+		}
+	}
+	return Revalidate(dir)
 }
 
 // WithFD runs do with a descriptor of the directory.

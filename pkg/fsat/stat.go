@@ -66,9 +66,9 @@ func LstatNow(dir int, name string) (unix.Stat_t, error) {
 	return unix.Stat_t{Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino, Mode: uint32(x.Mode)}, nil
 }
 
-// Exists asks the server whether an open directory has not been removed.
-func Exists(dir int) (bool, error) {
-	st, err := statx(dir, "", unix.STATX_NLINK)
+// Exists asks the server whether an open directory or file has not been removed.
+func Exists(fd int) (bool, error) {
+	st, err := statx(fd, "", unix.STATX_NLINK)
 	if errors.Is(err, unix.ESTALE) {
 		return false, nil
 	}

@@ -17,6 +17,7 @@ func TestControllersTakeTurns(t *testing.T) {
 		"a volume that was not there is deleted":           newSinceDeleted,
 		"a volume that was there is made again":            goneSinceMade,
 		"a policy that was not there is honoured":          policySince,
+		"a policy that has changed":                        policyChangedSince,
 		"a volume around another":                          aroundSince,
 		"a volume within another":                          withinSince,
 		"a name that has got a directory":                  directorySince,
@@ -97,6 +98,18 @@ func policySince(t *testing.T, w *turns) {
 		w.delete(t, s, "pvc-1", "pvc-1")
 		mustContain(t, w.dir, "pvc-1", ".nfs-csi/retained/pvc-1")
 	}
+}
+
+func policyChangedSince(t *testing.T, w *turns) {
+	w.create(t, w.b, "pvc-1", "")
+	if _, err := w.a.Get(t.Context(), w.id("pvc-1", "pvc-1"), []string{w.version, "nosharecache"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.b.Modify(t.Context(), w.id("pvc-1", "pvc-1"), volume.Mutable{OnDelete: volume.OnDeleteRetain}, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.delete(t, w.a, "pvc-1", "pvc-1")
+	mustContain(t, w.dir, "pvc-1", ".nfs-csi/retained/pvc-1")
 }
 
 func aroundSince(t *testing.T, w *turns) {
