@@ -90,7 +90,7 @@ func (i *Inventory) ListHealth(ctx context.Context, limit int, token string) (He
 	}
 	var page HealthPage
 	scanned := 0
-	for _, export := range i.known.from(start.export) {
+	for _, export := range i.from(start.export) {
 		list, err := i.checkExport(ctx, export, start.in(export), healthScan-scanned+1)
 		if err != nil {
 			return HealthPage{}, fmt.Errorf("list health of volumes on %s: %w", export, err)
@@ -113,7 +113,7 @@ func (i *Inventory) ListHealth(ctx context.Context, limit int, token string) (He
 	return page, nil
 }
 
-func (i *Inventory) isLast(export volume.Export) bool { return len(i.known.from(export.String())) < 2 }
+func (i *Inventory) isLast(export volume.Export) bool { return len(i.from(export.String())) < 2 }
 
 func (i *Inventory) checkExport(ctx context.Context, export volume.Export, after string, want int) ([]checked, error) {
 	probe, cancel := context.WithTimeout(ctx, healthTimeout)
@@ -138,7 +138,7 @@ func (i *Inventory) checkExport(ctx context.Context, export volume.Export, after
 	if !ok {
 		return nil, err
 	}
-	paths, ids := i.known.seen(export)
+	paths, ids := i.seen(export)
 	for _, path := range paths {
 		if comparePaths(path, after) > 0 {
 			list = append(list, checked{path, Unhealthy{ids[path], []Condition{condition}}})

@@ -42,7 +42,7 @@ func New(cfg Config) *Inventory {
 // class, which its records have too, or else the configured ones.
 func (i *Inventory) Target(k session.Key, options []string) session.Target {
 	if len(options) == 0 {
-		options = i.known.options(k.Export)
+		options = i.options(k.Export)
 	}
 	if len(options) == 0 {
 		options = i.cfg.MountOptions

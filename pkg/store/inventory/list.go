@@ -27,7 +27,7 @@ func (i *Inventory) List(ctx context.Context, limit int, token string) (Page, er
 	}
 	var page Page
 	last := ""
-	for _, export := range i.known.from(start.export) {
+	for _, export := range i.from(start.export) {
 		want := 0
 		if limit > 0 {
 			want = limit + 1 - len(page.Volumes) // one more shows whether there is a next page

@@ -57,7 +57,7 @@ func (i *Inventory) ListSnapshots(ctx context.Context, q SnapshotQuery) (page []
 // snapshotExports are those to list from start on. That of the source is listed even if
 // it is not known, which does not make it known.
 func (i *Inventory) snapshotExports(start position, q SnapshotQuery) []volume.Export {
-	list := i.known.from(start.export)
+	list := i.from(start.export)
 	if q.Source == nil || q.Source.Export.String() < start.export {
 		return list
 	}

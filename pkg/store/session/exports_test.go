@@ -103,7 +103,7 @@ func TestOnlyDoCreatesTheCatalog(t *testing.T) {
 func TestStaleJobIsRetried(t *testing.T) {
 	l := newLab(t)
 	runs := 0
-	got, err := session.Result(t.Context(), l.Exports.Do, l.target, staleOnce(&runs))
+	got, err := session.Result(t.Context(), l.Do, l.target, staleOnce(&runs))
 	if err != nil || got != "second" || runs != 2 {
 		t.Errorf("%q, %v after %d runs, want the result of the second", got, err, runs)
 	}
@@ -134,7 +134,7 @@ func TestStaleMountIsInvalidated(t *testing.T) {
 func TestStaleJobFailsInTheEnd(t *testing.T) {
 	l := newLab(t)
 	runs := 0
-	got, err := session.Result(t.Context(), l.Exports.View, l.target, func(context.Context, *session.Session) (string, error) {
+	got, err := session.Result(t.Context(), l.View, l.target, func(context.Context, *session.Session) (string, error) {
 		runs++
 		return "partial", unix.ESTALE
 	})
