@@ -12,11 +12,11 @@ VERSION ?= $(shell sed -n 's/^ *newTag: *//p' deploy/kubernetes/kustomization.ya
 REGISTRY ?= ghcr.io/nfs-csi
 PROGRAMS := nfsplugin csi-provisioner
 
-# The modules to test and lint; hack/tools, test/lab/kube and test/lab/sidecars only pin
-# and wrap third-party programs.
+# The modules to test and lint; hack/tools, test/lab/kube, test/lab/sidecars and
+# test/conformance only pin and wrap third-party programs.
 MODULES := . hack test
 # Unit tests of the test module, which need no lab.
-TEST_UNIT := ./lab/... ./manifests/... ./sanity/...
+TEST_UNIT := ./lab/... ./manifests/... ./sanity/... ./e2e/sshnode
 # Tests in its other packages that need no lab and do not run there.
 WITHOUT_NFS := WithoutNFS$$
 
@@ -66,6 +66,11 @@ lab-images: images lab-deps ## Pack also the images of pods in the lab: busybox 
 .PHONY: sidecar-images
 sidecar-images: $(call needs,$(BIN)/pack-images) ## Pack external-resizer, external-snapshotter and its controller, for the lab
 	hack/pack-sidecars $(BIN)/pack-images $(IMAGES)/sidecars
+
+.PHONY: conformance-images
+conformance-images: $(call needs,$(BIN)/pack-images) ## Build Kubernetes' tests of storage drivers and pack their images, for the lab
+	suite=$$(hack/pack-conformance $(BIN)/pack-images $(IMAGES)/conformance); \
+		ln -sfn "$$suite" $(BIN)/conformance.test
 
 .PHONY: $(BIN)/pack-images
 $(BIN)/pack-images:
@@ -169,9 +174,20 @@ test-nfs: $(call needs,preflight-nfs lab lab-deps) ## Run the tests that need a 
 test-sanity: $(call needs,preflight-nfs build lab lab-deps) ## Run csi-sanity against nfsplugin on real NFS, in the lab
 	$(call in_guest,nfs,sanity)
 
+E2E_NEEDS = $(call needs,preflight-cluster lab-images) lab-build sidecar-images
+E2E_FLAGS = --images $(IMAGES) --images $(IMAGES)/sidecars --env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds
+
 .PHONY: test-e2e
-test-e2e: $(call needs,preflight-cluster lab-images) lab-build sidecar-images ## Run the tests on a real Kubernetes node, in the lab
-	$(call in_guest,cluster,e2e,--images $(IMAGES) --images $(IMAGES)/sidecars --env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds)
+test-e2e: $(E2E_NEEDS) ## Run the tests on a real Kubernetes node, in the lab
+	$(call in_guest,cluster,e2e,$(E2E_FLAGS))
+
+# A regular expression that selects specs by their names.
+FOCUS ?=
+export FOCUS
+
+.PHONY: test-conformance
+test-conformance: $(if $(BUILT),$(E2E_NEEDS) conformance-images) ## Run Kubernetes' tests of storage drivers in the lab: FOCUS=REGEXP, or all in hours
+	$(if $(BUILT),$(call in_guest,cluster,e2e,$(E2E_FLAGS) --images $(IMAGES)/conformance --timeout 12h --env CONFORMANCE=$(CURDIR)/$(BIN)/conformance.test --env TEST_TIMEOUT=12h --env CONFORMANCE_FOCUS='$(FOCUS)',-test.run='^TestConformance$$'),TEST_LOGS=_output/conformance hack/test-all conformance)
 
 .PHONY: demo
 demo: ## Demonstrate the life of a claim, step by step, in the lab
