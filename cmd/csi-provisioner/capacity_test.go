@@ -11,15 +11,13 @@ func TestCapacityRefused(t *testing.T) {
 		namespace, pod, flags string
 		says                  string
 	}{
-		"no namespace":        {"", "p", "", "NAMESPACE"},
-		"no pod":              {"n", "", "", "POD_NAME"},
-		"nobody owns":         {"n", "", "--capacity-ownerref-level=-1", ""},
-		"below nobody":        {"n", "p", "--capacity-ownerref-level=-2", "--capacity-ownerref-level"},
-		"no threads":          {"n", "p", "--capacity-threads=0", "--capacity-threads"},
-		"no interval":         {"n", "p", "--capacity-poll-interval=0s", "--capacity-poll-interval"},
-		"no requests":         {"n", "p", "--kube-api-capacity-qps=0", "--kube-api-capacity-qps"},
-		"no requests at once": {"n", "p", "--kube-api-capacity-burst=0", "--kube-api-capacity-burst"},
-		"nothing is wrong":    {"n", "p", "", ""},
+		"no namespace":     {"", "p", "", "NAMESPACE"},
+		"no pod":           {"n", "", "", "POD_NAME"},
+		"nobody owns":      {"n", "", "--capacity-ownerref-level=-1", ""},
+		"below nobody":     {"n", "", "--capacity-ownerref-level=-2", ""},
+		"no threads":       {"n", "p", "--capacity-threads=0", "--capacity-threads"},
+		"no interval":      {"n", "p", "--capacity-poll-interval=0s", "--capacity-poll-interval"},
+		"nothing is wrong": {"n", "p", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NAMESPACE", test.namespace)

@@ -54,25 +54,14 @@ func (c Config) validate() error {
 		return errors.New("--csi-address is empty")
 	case c.Timeout <= 0:
 		return fmt.Errorf("--timeout is %s, must be positive", c.Timeout)
-	case c.KubeAPIQPS < 0:
-		return fmt.Errorf("--kube-api-qps is %g, must not be negative", c.KubeAPIQPS)
-	case c.KubeAPIBurst < 0:
-		return fmt.Errorf("--kube-api-burst is %d, must not be negative", c.KubeAPIBurst)
-	case c.RetryMin <= 0:
-		return fmt.Errorf("--retry-interval-start is %s, must be positive", c.RetryMin)
-	case c.RetryMax < c.RetryMin:
-		return fmt.Errorf("--retry-interval-max is %s, less than --retry-interval-start", c.RetryMax)
 	case c.Workers <= 0:
 		return fmt.Errorf("--worker-threads is %d, must be positive", c.Workers)
 	case c.ProtectionWorkers <= 0:
 		return fmt.Errorf("--cloning-protection-threads is %d, must be positive", c.ProtectionWorkers)
-	case c.OrphanSweepInterval <= 0:
-		return fmt.Errorf("--snapshot-orphan-sweep-interval is %s, must be positive", c.OrphanSweepInterval)
+	case c.HTTPEndpoint != "" && c.MetricsAddress != "":
+		return errors.New("--http-endpoint and --metrics-address are the same, use only the first")
 	case c.DrainTimeout < 0:
 		return fmt.Errorf("--shutdown-timeout is %s, must not be negative", c.DrainTimeout)
-	}
-	if err := c.validateHTTP(); err != nil {
-		return err
 	}
 	if err := c.Capacity.validate(); err != nil {
 		return err
@@ -81,16 +70,6 @@ func (c Config) validate() error {
 		return err
 	}
 	return c.LeaderElection.validate()
-}
-
-func (c Config) validateHTTP() error {
-	switch {
-	case c.HTTPEndpoint != "" && c.MetricsAddress != "":
-		return errors.New("--http-endpoint and --metrics-address are the same, use only the first")
-	case c.Pprof && c.httpEndpoint() == "":
-		return errors.New("--enable-pprof needs --http-endpoint")
-	}
-	return nil
 }
 
 func (c Config) httpEndpoint() string { return cmp.Or(c.HTTPEndpoint, c.MetricsAddress) }

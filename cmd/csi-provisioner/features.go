@@ -20,6 +20,8 @@ func addFeatureFlag(set *pflag.FlagSet) (featuregate.FeatureGate, error) {
 		gateTopology:        {Default: true, PreRelease: featuregate.GA},
 		gateAttributesClass: {Default: true, PreRelease: featuregate.GA},
 		gateCrossNamespace:  {Default: false, PreRelease: featuregate.Alpha},
+		// The Lease is always released.
+		"ReleaseLeaderElectionOnExit": {Default: true, PreRelease: featuregate.Beta},
 		// Gates of earlier versions of the external-provisioner; always on here.
 		"CSINodeExpandSecret":  {Default: true, LockToDefault: true, PreRelease: featuregate.GA},
 		"HonorPVReclaimPolicy": {Default: true, LockToDefault: true, PreRelease: featuregate.GA},

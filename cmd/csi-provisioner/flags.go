@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -18,6 +17,8 @@ type flags struct {
 	config  Config
 	logging *logsapi.LoggingConfiguration
 	version bool
+	// arguments that are no flags.
+	arguments []string
 }
 
 // parseFlags returns pflag.ErrHelp after writing the usage to out.
@@ -40,9 +41,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	parsed.config.Topology.Enabled = gates.Enabled(gateTopology)
 	parsed.config.Options.AttributesClasses = gates.Enabled(gateAttributesClass)
 	parsed.config.Options.CrossNamespaceSources = gates.Enabled(gateCrossNamespace)
-	if set.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
-	}
+	parsed.arguments = set.Args()
 	return parsed, nil
 }
 
@@ -83,7 +82,7 @@ func addKubernetesFlags(set *pflag.FlagSet, c *Config) {
 	set.StringVar(&c.Master, "master", "",
 		"URL of the API server, instead of the one in the kubeconfig file.")
 	set.Float32Var(&c.KubeAPIQPS, "kube-api-qps", 0,
-		"Requests per second to the API server; 0 for no client-side limit, since the API server has priority and fairness.")
+		"Requests per second to the API server; 0 or a negative number for no client-side limit, since the API server has priority and fairness.")
 	set.IntVar(&c.KubeAPIBurst, "kube-api-burst", 0,
 		"Burst of requests to the API server, with --kube-api-qps; 0 for twice --kube-api-qps.")
 }
@@ -107,13 +106,13 @@ func addSourceFlags(set *pflag.FlagSet, c *Config) {
 	set.IntVar(&c.ProtectionWorkers, "cloning-protection-threads", 1,
 		"How many finalizers of source claims and source snapshots are removed at the same time.")
 	set.DurationVar(&c.OrphanSweepInterval, "snapshot-orphan-sweep-interval", 5*time.Minute,
-		"Interval between sweeps for orphaned finalizers on source claims and source snapshots.")
+		"Interval between sweeps for orphaned finalizers on source claims and source snapshots; 0 to not search snapshots.")
 }
 
 func addWorkFlags(set *pflag.FlagSet, c *Config) {
-	set.DurationVar(&c.RetryMin, "retry-interval-start", time.Second,
+	set.DurationVar(&c.RetryMin, "retry-interval-start", defaultRetryMin,
 		"Backoff after the first failure of a creation or deletion; doubles with each failure.")
-	set.DurationVar(&c.RetryMax, "retry-interval-max", 5*time.Minute,
+	set.DurationVar(&c.RetryMax, "retry-interval-max", defaultRetryMax,
 		"Maximum backoff of a failing creation or deletion.")
 	set.IntVar(&c.Workers, "worker-threads", 100,
 		"How many volumes are created, and how many are deleted, at the same time.")

@@ -163,7 +163,7 @@ func expectChanged(t *testing.T, path string, before, after reflect.Value) {
 }
 
 func TestFlagsRefused(t *testing.T) {
-	for _, args := range [][]string{{"--no-such-flag"}, {"extra"}, {"--timeout=soon"}, {"--feature-gates=NoSuchGate=true"},
+	for _, args := range [][]string{{"--no-such-flag"}, {"--timeout=soon"}, {"--feature-gates=NoSuchGate=true"},
 		{"--leader-election-labels=team"}, {"--leader-election-labels=a:b:c"}} {
 		if _, err := parseFlags(args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%q accepted", args)
@@ -189,13 +189,9 @@ func TestConfigRefused(t *testing.T) {
 	tests := map[string]string{
 		"--csi-address=":                           "--csi-address",
 		"--timeout=0s":                             "--timeout",
-		"--kube-api-qps=-1":                        "--kube-api-qps",
-		"--kube-api-burst=-1":                      "--kube-api-burst",
-		"--retry-interval-start=0s":                "--retry-interval-start",
-		"--retry-interval-max=1ms":                 "--retry-interval-max",
+		"--cloning-protection-threads=-1":          "--cloning-protection-threads",
 		"--worker-threads=0":                       "--worker-threads",
 		"--shutdown-timeout=-1s":                   "--shutdown-timeout",
-		"--enable-pprof":                           "--http-endpoint",
 		"--volume-name-prefix=PVC":                 "prefix",
 		"--volume-name-uuid-length=0":              "UUID length",
 		"--leader-election-retry-period=0s":        "--leader-election-retry-period",
@@ -210,14 +206,12 @@ func TestConfigRefused(t *testing.T) {
 	}
 	for flag, says := range tests {
 		t.Run(flag, func(t *testing.T) {
-			args := []string{"--leader-election", "--master=http://127.0.0.1:1", "--kubeconfig="}
-			if flag != "--enable-pprof" {
-				args = append(args, "--http-endpoint=127.0.0.1:0")
-			}
+			args := []string{"--leader-election", "--master=http://127.0.0.1:1", "--kubeconfig=", "--http-endpoint=127.0.0.1:0"}
 			parsed, err := parseFlags(append(args, flag), &bytes.Buffer{})
 			if err != nil {
 				t.Fatal(err)
 			}
+			parsed.config.adjust(t.Context())
 			if _, err := New(parsed.config); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("New() = %v, want an error that says %q", err, says)
 			}
@@ -270,13 +264,17 @@ func TestRateLimit(t *testing.T) {
 	}{
 		"none by default": {0, 0, -1, 0},
 		"none at all":     {0, 10, -1, 0},
+		"unlimited":       {-1, 10, -1, 0},
+		"no burst":        {5, -1, 5, 10},
 		"as asked for":    {5, 10, 5, 10},
 		"burst follows":   {5, 0, 5, 10},
 		"slow":            {0.1, 0, 0.1, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			config, err := Config{Master: "https://m", KubeAPIQPS: test.qps, KubeAPIBurst: test.burst}.restConfig()
+			asked := Config{Master: "https://m", KubeAPIQPS: test.qps, KubeAPIBurst: test.burst}
+			asked.adjust(t.Context())
+			config, err := asked.restConfig()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,6 +46,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := logsapi.ValidateAndApply(flags.logging, nil); err != nil {
 		return err
 	}
+	if len(flags.arguments) > 0 {
+		klog.FromContext(ctx).Info("Ignoring arguments that are no flags; the value of a bool flag follows an equals sign",
+			logkeys.Arguments, flags.arguments)
+	}
+	flags.config.adjust(ctx)
 	app, err := New(flags.config)
 	if err != nil {
 		return err

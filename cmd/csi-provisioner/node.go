@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -48,10 +47,6 @@ func (c NodeConfig) validate(leaderElection, topology bool) error {
 		return errors.New("--node-deployment and --leader-election exclude each other: every node has to work, not just one")
 	case !topology:
 		return errors.New("--node-deployment needs --feature-gates=Topology=true")
-	case c.BaseDelay <= 0:
-		return fmt.Errorf("--node-deployment-base-delay is %s, must be positive", c.BaseDelay)
-	case c.MaxDelay < c.BaseDelay:
-		return fmt.Errorf("--node-deployment-max-delay is %s, less than --node-deployment-base-delay", c.MaxDelay)
 	}
 	return nil
 }

@@ -17,8 +17,6 @@ func TestNodeDeploymentRefused(t *testing.T) {
 		"no node":          {"", "", "NODE_NAME"},
 		"leader election":  {"n", "--leader-election", "--leader-election"},
 		"no topology":      {"n", "--feature-gates=Topology=false", "Topology"},
-		"no delay":         {"n", "--node-deployment-base-delay=0s", "--node-deployment-base-delay"},
-		"shrinking delay":  {"n", "--node-deployment-max-delay=1s", "--node-deployment-max-delay"},
 		"nothing is wrong": {"n", "--node-deployment-base-delay=1s --node-deployment-max-delay=1s", ""},
 	}
 	for name, test := range tests {

@@ -81,9 +81,13 @@ const (
 
 // Both programs.
 const (
-	Version  = "version"
-	Mode     = "mode"
-	Flag     = "flag"
+	Version   = "version"
+	Mode      = "mode"
+	Flag      = "flag"
+	Arguments = "arguments"
+	// Value is what a flag was set to, Used what it was replaced with.
+	Value    = "value"
+	Used     = "used"
 	Address  = "address"
 	Driver   = "driver"
 	Workers  = "workers"

@@ -46,7 +46,8 @@ type Settings struct {
 	Topology volumes.Topology
 	// ProtectionWorkers remove finalizers of sources concurrently.
 	ProtectionWorkers int
-	// OrphanSweepInterval is the time between searches for stale finalizers.
+	// OrphanSweepInterval is the time between searches for stale finalizers. With 0, those
+	// of snapshots are not searched for.
 	OrphanSweepInterval time.Duration
 	// RetryMin and RetryMax bound the exponential backoff of each claim and volume.
 	RetryMin, RetryMax time.Duration
@@ -73,8 +74,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("%d workers, must be positive", c.Workers)
 	case c.JournalNamespace == "" || c.JournalName == "":
 		return errors.New("no journal")
-	case c.ProtectionWorkers <= 0 || c.OrphanSweepInterval <= 0:
-		return fmt.Errorf("%d workers and interval %s for source protection, must be positive", c.ProtectionWorkers, c.OrphanSweepInterval)
+	case c.ProtectionWorkers <= 0 || c.OrphanSweepInterval < 0:
+		return fmt.Errorf("%d workers for source protection, must be positive, and interval %s, must not be negative", c.ProtectionWorkers, c.OrphanSweepInterval)
 	case c.DrainTimeout < 0:
 		return fmt.Errorf("drain timeout %s, must not be negative", c.DrainTimeout)
 	}

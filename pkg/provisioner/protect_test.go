@@ -236,6 +236,34 @@ func TestProtectionOfAnotherDriverIsLeftAlone(t *testing.T) {
 	}
 }
 
+// As in external-provisioner, the interval is one of snapshots; claims are still searched
+// for finalizers left behind.
+func TestSweepOfSnapshotsCanBeSwitchedOff(t *testing.T) {
+	w := newSourceWorld(t)
+	w.config.OrphanSweepInterval = 0
+	w.addSnapshot("orphan", sources.SnapshotFinalizer)
+	volume := releasedVolume("volume", func(volume *corev1.PersistentVolume) { volume.Status.Phase = corev1.VolumeBound })
+	if _, err := w.client.CoreV1().PersistentVolumes().Create(t.Context(), volume, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.createClaim(testClaim("source", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.VolumeName, claim.Finalizers = volume.Name, []string{sources.CloningFinalizer}
+	}))
+	w.run()
+	eventually(t, "the claim is let go", func() bool {
+		claim, err := w.client.CoreV1().PersistentVolumeClaims("team-a").Get(t.Context(), "source", metav1.GetOptions{})
+		return err == nil && len(claim.Finalizers) == 0
+	})
+	for _, action := range w.dynamic.Actions() {
+		if action.Matches("list", "volumesnapshots") {
+			t.Error("the snapshots were searched")
+		}
+	}
+	if !w.protected("orphan") {
+		t.Error("a snapshot was let go")
+	}
+}
+
 // sweeps waits for this many more sweeps.
 func (w *world) sweeps(count int) {
 	w.Helper()

@@ -180,7 +180,7 @@ func TestNewRefusesBadConfig(t *testing.T) {
 		"no dynamic client": func(c *Config) { c.Dynamic = nil },
 		"no journal":        func(c *Config) { c.JournalName = "" },
 		"no protection":     func(c *Config) { c.ProtectionWorkers = 0 },
-		"no sweep":          func(c *Config) { c.OrphanSweepInterval = 0 },
+		"no sweep":          func(c *Config) { c.OrphanSweepInterval = -1 },
 		"negative drain":    func(c *Config) { c.DrainTimeout = -1 },
 	}
 	for name, change := range tests {

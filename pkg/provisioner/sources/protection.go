@@ -30,7 +30,8 @@ type ProtectionConfig struct {
 	Limiter workqueue.TypedRateLimiter[plan.Origin]
 	// Workers remove finalizers concurrently.
 	Workers int
-	// SweepInterval is the time between searches for stale finalizers.
+	// SweepInterval is the time between searches for stale finalizers. With 0, those of
+	// snapshots are not searched for, and those of claims at an interval of its own.
 	SweepInterval time.Duration
 }
 

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -14,19 +15,23 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
+// claimSweepInterval applies where snapshots are not swept.
+const claimSweepInterval = 5 * time.Minute
+
 // sweep queues every origin with a finalizer, now and once per interval, to find what
 // a dead process left behind. A failed list removes nothing.
 func (p *Protection) sweep(ctx context.Context) {
 	var suspects map[plan.Origin]bool
+	interval := cmp.Or(p.config.SweepInterval, claimSweepInterval)
 	for ctx.Err() == nil {
 		found := p.protectedClaims()
-		if p.config.Cluster.Driver.Snapshots {
+		if p.config.Cluster.Driver.Snapshots && p.config.SweepInterval > 0 {
 			found = append(found, p.protectedSnapshots(ctx)...)
 		}
 		suspects = p.queueOrphans(found, suspects)
 		select {
 		case <-ctx.Done():
-		case <-time.After(p.config.SweepInterval):
+		case <-time.After(interval):
 		}
 	}
 }
