@@ -68,6 +68,7 @@ func (a *App) observed() observe.Config {
 		Addr:        a.config.httpEndpoint(),
 		MetricsPath: a.config.MetricsPath,
 		Gatherer:    a.telemetry.gatherer,
+		Registerer:  a.telemetry.registry,
 		Checks:      checks,
 		Pprof:       a.config.Pprof,
 	}

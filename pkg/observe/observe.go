@@ -46,6 +46,8 @@ type Config struct {
 	MetricsPath string
 	// Gatherer supplies the metrics. Required.
 	Gatherer prometheus.Gatherer
+	// Registerer has the metrics about requests for MetricsPath, promhttp_*; may be nil.
+	Registerer prometheus.Registerer
 	// Checks maps a URL path such as "/healthz" to its check.
 	Checks map[string]Check
 	// Pprof serves net/http/pprof under /debug/pprof/.
@@ -145,10 +147,14 @@ func checkPath(path string) error {
 
 func (c Config) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(c.MetricsPath, promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
+	metrics := promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
 		// One broken collector must not hide all the other metrics.
 		ErrorHandling: promhttp.ContinueOnError,
-	}))
+	})
+	if c.Registerer != nil {
+		metrics = promhttp.InstrumentMetricHandler(c.Registerer, metrics)
+	}
+	mux.Handle(c.MetricsPath, metrics)
 	for path, check := range c.Checks {
 		mux.Handle(path, checkHandler(path, check))
 	}

@@ -81,6 +81,18 @@ func TestServes(t *testing.T) {
 	}
 }
 
+func TestScrapesAreCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	base := serve(t, Config{Addr: "127.0.0.1:0", Gatherer: registry, Registerer: registry})
+	get(t, base+"/metrics")
+	_, body := get(t, base+"/metrics")
+	for _, line := range []string{`promhttp_metric_handler_requests_total{code="200"} 1`, "promhttp_metric_handler_requests_in_flight 1"} {
+		if !strings.Contains(body, line) {
+			t.Errorf("the second scrape lacks %q", line)
+		}
+	}
+}
+
 func TestPprofIsOffByDefault(t *testing.T) {
 	base := serve(t, Config{Addr: "127.0.0.1:0", Gatherer: prometheus.NewRegistry()})
 	if code, _ := get(t, base+"/debug/pprof/"); code != http.StatusNotFound {
