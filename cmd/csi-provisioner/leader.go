@@ -9,12 +9,16 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
@@ -87,7 +91,9 @@ func (e *election) check(context.Context) error { return e.health.Check(nil) }
 // It releases the lease after work has returned. The end of ctx ends the wait, but not
 // work, which has to watch ctx itself.
 func (e *election) run(ctx context.Context, name string, work func(context.Context) error) error {
-	lock, err := e.lock(name)
+	events := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	defer events.Shutdown()
+	lock, err := e.lock(name, events)
 	if err != nil {
 		return err
 	}
@@ -136,19 +142,23 @@ func (e *election) run(ctx context.Context, name string, work func(context.Conte
 	return err
 }
 
-func (e *election) lock(name string) (resourcelock.Interface, error) {
+// lock records on the Lease, as external-provisioner does, who leads.
+func (e *election) lock(name string, events record.EventBroadcaster) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
+	// Pods in the host's network share its name, and two leaders with the same identity
+	// would not notice each other.
+	identity := host + "_" + string(uuid.NewUUID())
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events(e.config.namespace())})
 	return &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: e.config.namespace(), Name: name},
 		Client:    e.client.CoordinationV1(),
 		Labels:    e.config.Labels,
 		LockConfig: resourcelock.ResourceLockConfig{
-			// Pods in the host's network share its name, and two leaders with the same
-			// identity would not notice each other.
-			Identity: host + "_" + string(uuid.NewUUID()),
+			Identity:      identity,
+			EventRecorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name + "/" + identity}),
 		},
 	}, nil
 }

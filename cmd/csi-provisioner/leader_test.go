@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,6 +52,37 @@ func TestLeaseHasTheLabels(t *testing.T) {
 				t.Errorf("labels of others are gone: %v", lease.Labels)
 			}
 		})
+	}
+}
+
+// As in external-provisioner, an event on the Lease tells who leads.
+func TestLeaderIsAnnouncedOnTheLease(t *testing.T) {
+	client := fake.NewClientset()
+	announced := make(chan *corev1.Event, 10)
+	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		create, ok := action.(clienttesting.CreateAction)
+		if !ok {
+			return false, nil, nil
+		}
+		if event, ok := create.GetObject().(*corev1.Event); ok {
+			announced <- event
+		}
+		return false, nil, nil
+	})
+	var identity string
+	err := testElection(client).run(t.Context(), testLease, func(context.Context) error {
+		identity = holder(t, client)
+		event := await(t, "the event", announced)
+		if about := event.InvolvedObject; about.Kind != "Lease" || about.Name != testLease || event.Namespace != "n" {
+			t.Errorf("the event is about %+v", about)
+		}
+		if event.Reason != "LeaderElection" || event.Message != identity+" became leader" || event.Source.Component != testLease+"/"+identity {
+			t.Errorf("the event says %s, %q, from %s", event.Reason, event.Message, event.Source.Component)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
