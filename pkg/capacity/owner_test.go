@@ -10,7 +10,7 @@ import (
 
 func TestOwner(t *testing.T) {
 	controller := func(version, kind, name string) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: name, Controller: new(true)}}
+		return []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: name, UID: types.UID("uid-of-" + name), Controller: new(true)}}
 	}
 	partial := func(version, kind, name string, owners []metav1.OwnerReference) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{
@@ -27,13 +27,19 @@ func TestOwner(t *testing.T) {
 		partial("apps/v1", "ReplicaSet", "set", controller("apps/v1", "Deployment", "deployment")),
 		partial("apps/v1", "Deployment", "deployment", controller("example.com/v1", "Driver", "driver")),
 		partial("example.com/v1", "Driver", "driver", nil))
+	reads := func() int { return len(client.Actions()) }
 	for level, want := range []string{"v1/Pod/pod", "apps/v1/ReplicaSet/set", "apps/v1/Deployment/deployment", "example.com/v1/Driver/driver"} {
+		before := reads()
 		owners, err := Owner(t.Context(), client, "ns", "pod", level)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := owners[0].APIVersion + "/" + owners[0].Kind + "/" + owners[0].Name; got != want || owners[0].UID != types.UID("uid-of-"+owners[0].Name) {
 			t.Errorf("level %d: %v, want %s", level, owners, want)
+		}
+		// The permission to read the owner is not needed.
+		if got, want := reads()-before, max(1, level); got != want {
+			t.Errorf("level %d: %d objects were read, want %d", level, got, want)
 		}
 	}
 	if owners, err := Owner(t.Context(), client, "ns", "pod", NoOwner); owners != nil || err != nil {
