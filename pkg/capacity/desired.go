@@ -3,6 +3,8 @@ package capacity
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -27,7 +29,9 @@ const (
 )
 
 // managerOf is the manager label of the objects of a single node, or of the whole
-// cluster. The node's name may be longer than a label's value.
+// cluster. It is external-provisioner's for names of every length, which shortens those
+// that would be longer than a label's value: managedBy gives way to its hash, and where
+// that is not enough, the node's name to the hash of all.
 func managerOf(node string) string {
 	if node == "" {
 		return managedBy
@@ -36,8 +40,17 @@ func managerOf(node string) string {
 	if len(manager) <= validation.LabelValueMaxLength {
 		return manager
 	}
-	sum := sha256.Sum256([]byte(node))
-	return managedBy + "-" + hex.EncodeToString(sum[:16])
+	if room := validation.LabelValueMaxLength - len("-12345678-") - len(node); room > 0 {
+		return managedBy[:room] + "-" + shortHash(managedBy) + "-" + node
+	}
+	return managedBy + "-" + shortHash(manager)
+}
+
+// shortHash has eight hexadecimal digits.
+func shortHash(text string) string {
+	hash := fnv.New32a()
+	hash.Write([]byte(text))
+	return fmt.Sprintf("%08x", hash.Sum32())
 }
 
 // target is what one object is about. A segment without keys is the whole cluster.

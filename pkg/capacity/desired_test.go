@@ -87,8 +87,17 @@ func TestNewState(t *testing.T) {
 
 func TestManagerOf(t *testing.T) {
 	long := strings.Repeat("n", 60) + ".example.com"
-	if got := managerOf("node-1"); got != "external-provisioner-node-1" {
-		t.Errorf("got %q", got)
+	for node, want := range map[string]string{
+		"node-1":                         "external-provisioner-node-1",
+		"node" + strings.Repeat("a", 38): "external-provisioner-node" + strings.Repeat("a", 38),
+		"node" + strings.Repeat("a", 39): "external-p-53f40b57-node" + strings.Repeat("a", 39),
+		"node" + strings.Repeat("a", 48): "e-53f40b57-node" + strings.Repeat("a", 48),
+		"node" + strings.Repeat("a", 49): "external-provisioner-a3607ff1",
+		"node" + strings.Repeat("a", 63): "external-provisioner-df38e37f",
+	} {
+		if got := managerOf(node); got != want {
+			t.Errorf("of %s: got %q, want %q", node, got, want)
+		}
 	}
 	if managerOf(long) == managerOf(long+"x") {
 		t.Error("two nodes have the same")
