@@ -26,7 +26,7 @@ type CapacityConfig struct {
 
 func addCapacityFlags(set *pflag.FlagSet, c *CapacityConfig) {
 	set.BoolVar(&c.Enabled, "enable-capacity", false,
-		"Publish the free capacity of the driver as CSIStorageCapacity objects, in the namespace in the environment variable NAMESPACE. The driver must support GetCapacity.")
+		"Publish the free capacity of the driver as CSIStorageCapacity objects, in the namespace in the environment variable NAMESPACE. The driver should support GetCapacity.")
 	set.IntVar(&c.Threads, "capacity-threads", 1,
 		"How many GetCapacity calls run at the same time.")
 	set.DurationVar(&c.PollInterval, "capacity-poll-interval", defaultCapacityPollInterval,

@@ -7,8 +7,10 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/capacity"
+	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 )
@@ -21,7 +23,8 @@ func newPublisher(ctx context.Context, config Config, driver *csiclient.Client) 
 	}
 	capabilities := driver.Capabilities()
 	if !capabilities.Capacity {
-		return nil, fmt.Errorf("--enable-capacity: CSI driver %s does not declare GET_CAPACITY", capabilities.DriverName)
+		// As with external-provisioner, this is no reason to provision nothing.
+		klog.FromContext(ctx).Info("Asking a CSI driver for capacity that does not declare GET_CAPACITY", logkeys.Driver, capabilities.DriverName)
 	}
 	server, err := config.restConfig()
 	if err != nil {

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/nfs-csi/nfs-csi/pkg/capacity"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
+)
+
+// As with external-provisioner, the flag does not keep csi-provisioner from starting.
+func TestCapacityOfADriverThatDeclaresNone(t *testing.T) {
+	driver := drivertest.New("nfs.example")
+	driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME)
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	if err := driver.Start(socket); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = driver.Stop() })
+	client, err := csiclient.Connect(t.Context(), csiclient.Config{Address: socket, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if client.Capabilities().Capacity {
+		t.Fatal("the driver declares GET_CAPACITY")
+	}
+	publisher, err := newPublisher(t.Context(), Config{
+		Master:   "http://127.0.0.1:1",
+		Settings: provisioner.Settings{RetryMin: time.Second, RetryMax: time.Second},
+		Capacity: CapacityConfig{Enabled: true, Threads: 1, PollInterval: time.Minute, OwnerLevel: capacity.NoOwner, Namespace: "ns"},
+	}, client)
+	if err != nil || publisher == nil {
+		t.Errorf("publisher %v, %v", publisher, err)
+	}
+}
