@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
+	"github.com/nfs-csi/nfs-csi/pkg/capacity"
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/observe"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
@@ -104,11 +105,11 @@ func (a *App) provision(ctx context.Context) error {
 	name := driver.Capabilities().DriverName
 	logger.Info("CSI driver is ready", logkeys.Driver, name, logkeys.Address, a.config.CSIAddress)
 
-	p, err := a.provisioner(driver)
+	publisher, err := newPublisher(ctx, a.config, driver)
 	if err != nil {
 		return err
 	}
-	publisher, err := newPublisher(ctx, a.config, driver)
+	p, err := a.provisioner(driver, publisher)
 	if err != nil {
 		return err
 	}
@@ -151,11 +152,11 @@ func (a *App) connect(ctx context.Context) (*csiclient.Client, error) {
 	return csiclient.Connect(ctx, config)
 }
 
-func (a *App) provisioner(driver *csiclient.Client) (*provisioner.Provisioner, error) {
+func (a *App) provisioner(driver *csiclient.Client, publisher *capacity.Publisher) (*provisioner.Provisioner, error) {
 	name := driver.Capabilities().DriverName
 	options := a.config.Options
 	options.Identity = newIdentity(name)
-	return provisioner.New(provisioner.Config{
+	config := provisioner.Config{
 		Client:           a.clients.work,
 		Dynamic:          a.clients.dynamic,
 		Driver:           driver,
@@ -168,7 +169,11 @@ func (a *App) provisioner(driver *csiclient.Client) (*provisioner.Provisioner, e
 		Node:             a.config.Node.node(driver),
 		RaceMinDelay:     a.config.Node.BaseDelay,
 		RaceMaxDelay:     a.config.Node.MaxDelay,
-	})
+	}
+	if publisher != nil {
+		config.CapacityChanged = publisher.Refresh
+	}
+	return provisioner.New(config)
 }
 
 // newIdentity identifies this process in the volumes that it creates, in the form of the

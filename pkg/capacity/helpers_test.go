@@ -54,6 +54,12 @@ func (d *driver) set(room int64, fails error) {
 	d.room, d.fails = room, fails
 }
 
+func (d *driver) setRooms(rooms map[string]int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rooms = rooms
+}
+
 type world struct {
 	*testing.T
 	client    *fake.Clientset

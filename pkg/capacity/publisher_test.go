@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -68,6 +69,20 @@ func TestPublishedForEachSegment(t *testing.T) {
 	if _, err := objects.Get(t.Context(), "old", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a segment that is no more is still published: %v", err)
 	}
+}
+
+// The next poll is far away: the calls follow the change of a volume.
+func TestRefresh(t *testing.T) {
+	driver := &driver{rooms: map[string]int64{"a": 7, "b": 9}}
+	slow := func(c *Config) { c.Topology, c.PollInterval = true, time.Hour }
+	other := class("other", driverName, storagev1.VolumeBindingWaitForFirstConsumer)
+	w := newWorldOf(t, driver, slow, append(append(zoned("n-a", "a"), zoned("n-b", "b")...), late(), other)...)
+	w.await("late/zone=a=7", "late/zone=b=9", "other/zone=a=7", "other/zone=b=9")
+	driver.setRooms(map[string]int64{"a": 6, "b": 8})
+	w.publisher.Refresh("late", plan.NodeAffinity([]*csi.Topology{{Segments: map[string]string{"zone": "a"}}}))
+	w.await("late/zone=a=6", "late/zone=b=9", "other/zone=a=6", "other/zone=b=9")
+	w.publisher.Refresh("late", nil)
+	w.await("late/zone=a=6", "late/zone=b=8", "other/zone=a=6", "other/zone=b=9")
 }
 
 // The next poll is far away: the calls are retries after a backoff.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller/metrics"
@@ -38,6 +39,10 @@ type Config struct {
 	// RaceMinDelay and RaceMaxDelay bound the random delay before Node tries to get a
 	// claim that no scheduler places.
 	RaceMinDelay, RaceMaxDelay time.Duration
+
+	// CapacityChanged is called after a volume was created or deleted, and after a creation
+	// failed, with its class and, if known, where it is. It may be nil.
+	CapacityChanged func(class string, affinity *corev1.VolumeNodeAffinity)
 }
 
 // Settings of a Provisioner, which are the same for every driver.

@@ -78,6 +78,7 @@ func (p *Provisioner) handleEvents() (err error) {
 	p.adapter, err = adapter.New(adapter.Config{
 		Base: p.base, Cluster: p.cluster, Race: p.race, Naming: config.Naming, Metrics: config.Metrics,
 		Retries: p.retries, RetryMin: config.RetryMin, RetryMax: config.RetryMax, Workers: config.Workers,
+		CapacityChanged: config.CapacityChanged,
 	})
 	return err
 }

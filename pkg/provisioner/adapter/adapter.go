@@ -46,6 +46,9 @@ type Config struct {
 	// RetryMax.
 	Retries            workqueue.TypedRateLimiter[string]
 	RetryMin, RetryMax time.Duration
+	// CapacityChanged is called after a volume was created or deleted, and after a creation
+	// failed, with its class and, if known, where it is. It may be nil.
+	CapacityChanged func(class string, affinity *corev1.VolumeNodeAffinity)
 	// Workers create volumes, and as many delete them.
 	Workers int
 }
@@ -128,6 +131,14 @@ func (a *Adapter) Provision(ctx context.Context, options controller.ProvisionOpt
 	ctx, cancel := detach(ctx, a.config.Base)
 	defer cancel()
 	volume, state, err := a.volumes.Provision(ctx, options)
+	switch {
+	case options.StorageClass == nil: // deleted
+	case err == nil && volume != nil:
+		a.capacityChanged(options.StorageClass.Name, volume.Spec.NodeAffinity)
+	case state != controller.ProvisioningNoChange:
+		// The driver may be full where the scheduler saw room.
+		a.capacityChanged(options.StorageClass.Name, nil)
+	}
 	return volume, state, a.withDelay(err, string(options.PVC.UID))
 }
 
@@ -135,7 +146,17 @@ func (a *Adapter) Provision(ctx context.Context, options controller.ProvisionOpt
 func (a *Adapter) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
 	ctx, cancel := detach(ctx, a.config.Base)
 	defer cancel()
-	return a.withDelay(a.volumes.Delete(ctx, volume), volume.Name)
+	err := a.volumes.Delete(ctx, volume)
+	if err == nil {
+		a.capacityChanged(volume.Spec.StorageClassName, volume.Spec.NodeAffinity)
+	}
+	return a.withDelay(err, volume.Name)
+}
+
+func (a *Adapter) capacityChanged(class string, affinity *corev1.VolumeNodeAffinity) {
+	if a.config.CapacityChanged != nil {
+		a.config.CapacityChanged(class, affinity)
+	}
 }
 
 // withDelay adds the delay until the next try to an error. The library computes it

@@ -86,9 +86,14 @@ func (n Node) Holds(volume *corev1.PersistentVolume) bool {
 	if n.IsZero() {
 		return true
 	}
-	affinity := volume.Spec.NodeAffinity
+	return n.Segment.Reaches(volume.Spec.NodeAffinity)
+}
+
+// Reaches reports whether a node affinity admits the segment, and does not say that every
+// node can reach the volume.
+func (s Segment) Reaches(affinity *corev1.VolumeNodeAffinity) bool {
 	return affinity != nil && affinity.Required != nil &&
-		slices.ContainsFunc(affinity.Required.NodeSelectorTerms, n.Segment.selectedBy)
+		slices.ContainsFunc(affinity.Required.NodeSelectorTerms, s.selectedBy)
 }
 
 func (s Segment) selectedBy(term corev1.NodeSelectorTerm) bool {
