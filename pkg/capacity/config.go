@@ -13,13 +13,11 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
-
-// resyncPeriod repairs what a missed event left undone.
-const resyncPeriod = 15 * time.Minute
 
 // Driver reports its capacity.
 type Driver interface {
@@ -64,12 +62,14 @@ type Publisher struct {
 	own      informers.SharedInformerFactory
 	classes  storagelisters.StorageClassLister
 	objects  storagelisters.CSIStorageCapacityNamespaceLister
+	byTarget cache.Indexer
 	segments func() ([]plan.Segment, error)
 
 	queue   workqueue.TypedRateLimitingInterface[string]
 	changed chan struct{}
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// desired is nil until it is known.
 	desired map[string]target
 }
 
@@ -81,20 +81,20 @@ func New(config Config) (*Publisher, error) {
 	p := &Publisher{
 		config:  config,
 		manager: managerOf(config.Node.Name),
-		factory: informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod, informers.WithTransform(trim)),
+		factory: informers.NewSharedInformerFactoryWithOptions(config.Client, 0, informers.WithTransform(trim)),
 		changed: make(chan struct{}, 1),
-		desired: map[string]target{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryMin, config.RetryMax),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "csistoragecapacity"}),
 	}
-	p.own = informers.NewSharedInformerFactoryWithOptions(config.Client, resyncPeriod,
+	p.own = informers.NewSharedInformerFactoryWithOptions(config.Client, 0,
 		informers.WithNamespace(config.Namespace), informers.WithTransform(trim),
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.LabelSelector = labels.Set{driverLabel: config.DriverName, managedByLabel: p.manager}.String()
 		}))
 	p.classes = p.factory.Storage().V1().StorageClasses().Lister()
 	p.objects = p.own.Storage().V1().CSIStorageCapacities().Lister().CSIStorageCapacities(config.Namespace)
+	p.byTarget = p.own.Storage().V1().CSIStorageCapacities().Informer().GetIndexer()
 	p.segments = p.segmentLister()
 	return p, p.watch()
 }

@@ -66,15 +66,18 @@ func (t target) key() string { return t.class + "/" + t.segment.String() }
 // segment. The scheduler does not look at claims that are bound immediately, so their
 // classes are left out unless immediate is set.
 func desired(driver string, immediate bool, classes []*storagev1.StorageClass, segments []plan.Segment) map[string]target {
+	distinct := map[string]plan.Segment{}
+	for _, segment := range segments {
+		distinct[segment.String()] = segment
+	}
 	targets := map[string]target{}
 	for _, class := range classes {
 		waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 		if class.Provisioner != driver || !waits && !immediate {
 			continue
 		}
-		for _, segment := range segments {
-			t := target{class: class.Name, segment: segment}
-			targets[t.key()] = t
+		for text, segment := range distinct {
+			targets[class.Name+"/"+text] = target{class: class.Name, segment: segment}
 		}
 	}
 	return targets

@@ -21,9 +21,7 @@ const obsoletePrefix = "//"
 
 // publish gets the capacity of one target and writes its object if it has changed.
 func (p *Publisher) publish(ctx context.Context, key string) error {
-	p.mu.Lock()
-	t, wanted := p.desired[key]
-	p.mu.Unlock()
+	t, wanted := p.target(key)
 	if !wanted {
 		return nil
 	}
@@ -38,11 +36,7 @@ func (p *Publisher) publish(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	state, err := p.state()
-	if err != nil {
-		return err
-	}
-	if published := state.current[key]; published != nil {
+	if published := p.published(key); published != nil {
 		return p.update(ctx, published, object)
 	}
 	return p.create(ctx, t, object)
@@ -95,20 +89,18 @@ func (p *Publisher) update(ctx context.Context, published, object *storagev1.CSI
 
 // deleteObsolete deletes an object that is still obsolete.
 func (p *Publisher) deleteObsolete(ctx context.Context, name string) error {
-	state, err := p.state()
+	object, err := p.objects.Get(name)
+	if apierrors.IsNotFound(err) || err == nil && !p.obsolete(object) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	for _, object := range state.obsolete {
-		if object.Name != name {
-			continue
-		}
-		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}}
-		if err := p.client().Delete(ctx, name, options); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete CSIStorageCapacity %s: %w", name, err)
-		}
-		klog.FromContext(ctx).V(2).Info("Deleted obsolete CSIStorageCapacity", logkeys.CSIStorageCapacity, name)
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}}
+	if err := p.client().Delete(ctx, name, options); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete CSIStorageCapacity %s: %w", name, err)
 	}
+	klog.FromContext(ctx).V(2).Info("Deleted obsolete CSIStorageCapacity", logkeys.CSIStorageCapacity, name)
 	return nil
 }
 

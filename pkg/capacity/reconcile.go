@@ -22,6 +22,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	p.own.WaitForCacheSyncWithContext(ctx)
 
 	defer workers.Start(ctx, p.queue, p.config.Threads, p.process)()
+	p.reconcile(ctx)
 	poll := time.NewTicker(p.config.PollInterval)
 	defer poll.Stop()
 	for {
@@ -29,29 +30,34 @@ func (p *Publisher) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.changed:
-			p.reconcile(ctx, false)
+			p.reconcile(ctx)
 		case <-poll.C:
-			p.reconcile(ctx, true)
+			p.poll()
 		}
 	}
 }
 
-// reconcile queues targets that are new or not published, or all of them, and obsolete
-// objects.
-func (p *Publisher) reconcile(ctx context.Context, all bool) {
-	state, err := p.state()
+// reconcile computes the targets, which takes time in proportion to the number of nodes
+// and of classes, and queues those that are new or not published, and obsolete objects.
+func (p *Publisher) reconcile(ctx context.Context) {
+	targets, err := p.targets()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to determine the desired CSIStorageCapacity objects")
 		return
 	}
 	p.mu.Lock()
 	before := p.desired
-	p.desired = state.desired
+	p.desired = targets
 	p.mu.Unlock()
-	for key := range state.desired {
+	state, err := p.state()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to list the CSIStorageCapacity objects")
+		return
+	}
+	for key := range targets {
 		_, known := before[key]
 		_, published := state.current[key]
-		if all || !known || !published {
+		if !known || !published {
 			p.queue.Add(key)
 		}
 	}
@@ -60,21 +66,43 @@ func (p *Publisher) reconcile(ctx context.Context, all bool) {
 	}
 }
 
-// state reads the caches.
-func (p *Publisher) state() (state, error) {
+// poll queues all targets.
+func (p *Publisher) poll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key := range p.desired {
+		p.queue.Add(key)
+	}
+}
+
+func (p *Publisher) targets() (map[string]target, error) {
 	classes, err := p.classes.List(labels.Everything())
 	if err != nil {
-		return state{}, err
+		return nil, err
 	}
 	segments, err := p.segments()
 	if err != nil {
-		return state{}, err
+		return nil, err
 	}
+	return desired(p.config.DriverName, p.config.Immediate, classes, segments), nil
+}
+
+// state compares the last targets with all objects.
+func (p *Publisher) state() (state, error) {
 	objects, err := p.objects.List(labels.Everything())
 	if err != nil {
 		return state{}, err
 	}
-	return newState(desired(p.config.DriverName, p.config.Immediate, classes, segments), objects), nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return newState(p.desired, objects), nil
+}
+
+func (p *Publisher) target(key string) (t target, wanted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, wanted = p.desired[key]
+	return t, wanted
 }
 
 func (p *Publisher) process(ctx context.Context, key string) {

@@ -1,7 +1,11 @@
 package capacity
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,26 +31,129 @@ func (p *Publisher) segmentLister() func() ([]plan.Segment, error) {
 	}
 }
 
-// watch signals every change that can affect the state.
+// watch signals the changes that can affect the targets, and queues the object that was
+// added or deleted.
 func (p *Publisher) watch() error {
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { p.signalChange() },
-		UpdateFunc: func(_, _ any) { p.signalChange() },
-		DeleteFunc: func(any) { p.signalChange() },
+	own := p.own.Storage().V1().CSIStorageCapacities().Informer()
+	if err := own.AddIndexers(cache.Indexers{targetIndex: indexTarget}); err != nil {
+		return err
 	}
-	watched := []cache.SharedIndexInformer{
-		p.factory.Storage().V1().StorageClasses().Informer(),
-		p.own.Storage().V1().CSIStorageCapacities().Informer(),
+	if _, err := own.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: p.objectAdded, DeleteFunc: p.objectDeleted}); err != nil {
+		return err
+	}
+	always := func(_, _ any) bool { return true }
+	watched := map[cache.SharedIndexInformer]func(before, after any) bool{
+		p.factory.Storage().V1().StorageClasses().Informer(): always,
 	}
 	if p.config.Topology && p.config.Node.IsZero() {
-		watched = append(watched, p.factory.Core().V1().Nodes().Informer(), p.factory.Storage().V1().CSINodes().Informer())
+		watched[p.factory.Core().V1().Nodes().Informer()] = labelsChanged
+		watched[p.factory.Storage().V1().CSINodes().Informer()] = p.topologyKeysChanged
 	}
-	for _, informer := range watched {
-		if _, err := informer.AddEventHandler(handler); err != nil {
+	for informer, changed := range watched {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { p.signalChange() },
+			UpdateFunc: func(before, after any) {
+				if changed(before, after) {
+					p.signalChange()
+				}
+			},
+			DeleteFunc: func(any) { p.signalChange() },
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// labelsChanged is false for the heartbeats of a node.
+func labelsChanged(before, after any) bool {
+	old, _ := before.(*corev1.Node)
+	updated, _ := after.(*corev1.Node)
+	return old == nil || updated == nil || !maps.Equal(old.Labels, updated.Labels)
+}
+
+// topologyKeysChanged is false where another driver was registered.
+func (p *Publisher) topologyKeysChanged(before, after any) bool {
+	keys := func(object any) []string {
+		node, _ := object.(*storagev1.CSINode)
+		if node == nil {
+			return nil
+		}
+		for _, driver := range node.Spec.Drivers {
+			if driver.Name == p.config.DriverName {
+				return driver.TopologyKeys
+			}
+		}
+		return nil
+	}
+	return !slices.Equal(keys(before), keys(after))
+}
+
+// targetIndex finds the objects of a target by its key.
+const targetIndex = "target"
+
+// indexTarget is the cache.IndexFunc of targetIndex.
+func indexTarget(object any) ([]string, error) {
+	published, _ := object.(*storagev1.CSIStorageCapacity)
+	if published == nil {
+		return nil, nil
+	}
+	if t, ok := targetOf(published); ok {
+		return []string{t.key()}, nil
+	}
+	return nil, nil
+}
+
+// published returns the object of a target, of duplicates the one that stays, or nil.
+func (p *Publisher) published(key string) (first *storagev1.CSIStorageCapacity) {
+	objects, err := p.byTarget.ByIndex(targetIndex, key)
+	if err != nil {
+		return nil // there is no such index
+	}
+	for _, object := range objects {
+		published, _ := object.(*storagev1.CSIStorageCapacity)
+		if published != nil && (first == nil || published.Name < first.Name) {
+			first = published
+		}
+	}
+	return first
+}
+
+// obsolete reports whether an object is to be deleted, as newState finds it.
+func (p *Publisher) obsolete(object *storagev1.CSIStorageCapacity) bool {
+	p.mu.Lock()
+	known := p.desired != nil
+	p.mu.Unlock()
+	if !known {
+		return false
+	}
+	t, ok := targetOf(object)
+	if _, wanted := p.target(t.key()); !ok || !wanted {
+		return true
+	}
+	first := p.published(t.key())
+	return first != nil && first.Name != object.Name
+}
+
+func (p *Publisher) objectAdded(object any) {
+	if added, ok := object.(*storagev1.CSIStorageCapacity); ok && p.obsolete(added) {
+		p.queue.Add(obsoletePrefix + added.Name)
+	}
+}
+
+func (p *Publisher) objectDeleted(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	deleted, ok := object.(*storagev1.CSIStorageCapacity)
+	if !ok {
+		return
+	}
+	t, _ := targetOf(deleted)
+	if _, wanted := p.target(t.key()); wanted {
+		p.queue.Add(t.key())
+	}
 }
 
 func (p *Publisher) signalChange() {
