@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,7 @@ func TestTakeover(t *testing.T) {
 	class := e.createClassOf(predecessor, nil)
 	claim := e.createClaim(class)
 	made := e.waitBound(claim)
+	e.expectJournal("csi-provisioner-nfs-csi-k8s-io")
 
 	legacy := e.legacyClaim(class, "pvc-of-csi-driver-nfs", "kept since then")
 	pod := e.startPod(legacy, `grep -qx "kept since then" /data/file && echo now >/data/added`)
@@ -39,6 +41,26 @@ func TestTakeover(t *testing.T) {
 	e.expectOnExport(made.Name)
 	e.deleteClaim(claim)
 	e.expectOnExport()
+}
+
+// expectJournal waits for a ConfigMap whose name begins with prefix: without the permission
+// to write it, csi-provisioner creates volumes and records none.
+func (e *env) expectJournal(prefix string) {
+	e.t.Helper()
+	e.eventually("the journal "+prefix+" is written", func(ctx context.Context) error {
+		maps, err := e.client.CoreV1().ConfigMaps(driverNamespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, m := range maps.Items {
+			if strings.HasPrefix(m.Name, prefix) {
+				return nil
+			}
+			names = append(names, m.Name)
+		}
+		return fmt.Errorf("the ConfigMaps of %s are %q", driverNamespace, names)
+	})
 }
 
 // legacyClaim makes what csi-driver-nfs and external-provisioner leave behind: a

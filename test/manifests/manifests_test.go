@@ -171,6 +171,26 @@ func TestTakeoverMountsBelowTmp(t *testing.T) {
 	}
 }
 
+// TestTakeoverMayWriteItsJournal: the journal is named after the driver. One that may not
+// be written is off, and a crash then leaves volumes behind that nothing deletes.
+func TestTakeoverMayWriteItsJournal(t *testing.T) {
+	for dir, driver := range map[string]string{base: "nfs-csi-internal", takeover: "nfs-csi-k8s-io"} {
+		role := decodeOf[rbacv1.Role](t, dir, "Role", "nfs-csi-journal")
+		named := 0
+		for _, rule := range role.Rules {
+			for _, name := range rule.ResourceNames {
+				named++
+				if !strings.HasPrefix(name, "csi-provisioner-"+driver) {
+					t.Errorf("%s: %s is the journal of another driver than %s", dir, name, driver)
+				}
+			}
+		}
+		if named == 0 {
+			t.Errorf("%s: the Role names no journal: %v", dir, role.Rules)
+		}
+	}
+}
+
 // TestControllerSharesItsSocket checks that both containers see the socket at the path
 // in their flags.
 func TestControllerSharesItsSocket(t *testing.T) {
