@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,35 +163,5 @@ func TestEntriesKeepTheirAge(t *testing.T) {
 	w.awaitEvent("ProvisioningFailed", "is kept")
 	if got := w.entry("pvc-uid-data"); !got.Began.Equal(began) || got.Handle() != "id-of-pvc-uid-data" {
 		t.Errorf("recorded is %q since %s, want since %s", got.Handle(), got.Began, began)
-	}
-}
-
-// A claim's second try makes another request, since its class was recreated. The volume
-// of the first is still recorded, and conflicts.
-func TestEntryOfAnEarlierRequestStays(t *testing.T) {
-	w := newWorld(t, nil, testClass(map[string]string{"server": "a"}))
-	w.driver.OnCreate(func(_ context.Context, request *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
-		if request.GetParameters()["server"] == "b" {
-			return nil, status.Error(codes.AlreadyExists, "it is on server a")
-		}
-		if _, err := next(); err != nil {
-			return nil, err
-		}
-		return nil, status.Error(codes.DeadlineExceeded, "still at it")
-	})
-	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "still at it")
-	classes := w.client.StorageV1().StorageClasses()
-	if _, err := classes.Update(t.Context(), testClass(map[string]string{"server": "b"}), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.awaitEvent("ProvisioningFailed", "it is on server a")
-	if got := w.entry("pvc-uid-data").Request.GetParameters()["server"]; got != "a" {
-		t.Errorf("recorded is a volume on server %q", got)
-	}
-	w.driver.OnCreate(nil)
-	w.deleteClaim("data")
-	if got := w.awaitVolume("pvc-uid-data").Spec.CSI.VolumeAttributes["server"]; got != "a" {
-		t.Errorf("saved is a volume on server %q", got)
 	}
 }

@@ -19,6 +19,7 @@ type stored struct {
 	Template *corev1.PersistentVolume `json:"volume"`
 	Origin   Origin                   `json:"origin,omitzero"`
 	Topology bool                     `json:"topology,omitempty"`
+	Selected bool                     `json:"nodeSelected,omitempty"`
 	Migrated bool                     `json:"migrated,omitempty"`
 	Began    time.Time                `json:"began,omitzero"`
 	Made     json.RawMessage          `json:"made,omitempty"`
@@ -31,8 +32,8 @@ func (c *Creation) Store() ([]byte, error) {
 		return nil, fmt.Errorf("store volume %s: %w", c.Request.GetName(), err)
 	}
 	to := stored{
-		Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin, Topology: c.placed.topology, Migrated: c.Migrated,
-		Began: c.Began,
+		Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin, Topology: c.placed.topology, Selected: c.placed.byScheduler,
+		Migrated: c.Migrated, Began: c.Began,
 	}
 	if c.Response != nil {
 		if to.Made, err = protojson.Marshal(c.Response); err != nil {
@@ -60,9 +61,8 @@ func RestoreCreation(data []byte) (*Creation, error) {
 	creation := &Creation{
 		Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin, Migrated: from.Migrated,
 		SecretNamedBy: "the StorageClass as it was",
-		// The claim may be gone and cannot be rescheduled.
-		placed: placed{topology: from.Topology},
-		Began:  from.Began,
+		placed:        placed{topology: from.Topology, byScheduler: from.Selected},
+		Began:         from.Began,
 	}
 	if from.Made != nil {
 		creation.Response = &csi.CreateVolumeResponse{}

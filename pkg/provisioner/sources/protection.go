@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -36,7 +37,8 @@ type ProtectionConfig struct {
 }
 
 // Protection keeps the origins of volumes from being deleted, with a finalizer, until
-// no claim and no unfinished volume needs them.
+// no claim and no unfinished volume needs them. An origin that is being deleted already
+// is of no use to a claim whose volume has not begun.
 type Protection struct {
 	config ProtectionConfig
 	claims cache.Indexer
@@ -171,16 +173,29 @@ func (p *Protection) needed(h *hold, origin plan.Origin) (bool, error) {
 	return len(h.volumes) > 0 || len(waiting) > 0, err
 }
 
+// usable reports whether a volume can still be filled from an origin.
+func (p *Protection) usable(ctx context.Context, origin plan.Origin) (bool, error) {
+	object, err := p.get(ctx, origin)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && object.GetDeletionTimestamp() == nil, err
+}
+
 // removeUnneeded removes the finalizer of an origin that nothing needs.
 func (p *Protection) removeUnneeded(ctx context.Context, origin plan.Origin) error {
 	h := p.lock(origin)
 	defer h.mu.Unlock()
-	if needed, err := p.needed(h, origin); needed || err != nil {
+	needed, err := p.needed(h, origin)
+	if needed && err == nil && len(h.volumes) == 0 && !p.shared() {
+		// Only claims wait for it, in vain if it is being deleted.
+		needed, err = p.usable(ctx, origin)
+	}
+	if needed || err != nil {
 		return err
 	}
 	foreign := false
 	if !h.own {
-		var err error
 		if foreign, err = p.foreign(ctx, origin); err != nil {
 			return fmt.Errorf("look up the driver of %s: %w", origin, err)
 		}

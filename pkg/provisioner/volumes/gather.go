@@ -69,6 +69,8 @@ func (c *creator) gatherOrigin(ctx context.Context, creation *plan.Creation, cla
 	}
 	content, err := c.content(ctx, origin, claim)
 	if err != nil {
+		// It may be waiting for the finalizer, and the claim waits in vain.
+		c.config.Protection.Release(origin, creation.Request.GetName())
 		return err
 	}
 	creation.Origin, creation.Request.VolumeContentSource = origin, content

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
@@ -15,24 +14,16 @@ import (
 
 // creator creates the volumes of claims.
 type creator struct {
-	config     Config
-	calls      calls
-	saver      *saver
-	tracker    *tracker
-	unfinished unfinished
+	config  Config
+	calls   calls
+	saver   *saver
+	tracker *tracker
 }
 
-// Provision creates and saves the volume of a claim.
+// Provision creates the volume of a claim and saves its PersistentVolume. An error
+// before the driver is called leaves the state as it was: an earlier call may still be
+// under way.
 func (c *creator) Provision(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	volume, state, err := c.try(ctx, options)
-	c.unfinished.record(options.PVName, state)
-	return volume, state, err
-}
-
-// try creates the volume of a claim and saves its PersistentVolume. An error before
-// the driver is called leaves the state as it was: an earlier call may still be under
-// way.
-func (c *creator) try(ctx context.Context, options controller.ProvisionOptions) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	name := options.PVName
 	if !c.tracker.busy.start(name) {
 		return nil, controller.ProvisioningNoChange, errBusy
@@ -41,25 +32,44 @@ func (c *creator) try(ctx context.Context, options controller.ProvisionOptions) 
 	if err := c.checkStale(ctx, options.PVC, name); err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
-	if creation := c.tracker.created(name); creation != nil {
+	creation, err := c.tracker.begun(name, options.PVC)
+	if err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
+	if creation != nil && creation.Response != nil {
 		volume, state, err := c.saver.saveCreated(ctx, creation)
-		c.tracker.settle(creation, state, err)
+		c.tracker.settle(creation, state)
 		return volume, state, err
 	}
-	creation, err := c.gather(ctx, options)
-	if err != nil {
-		return nil, c.unfinished.reschedule(name, err), err
+	// A volume that the driver may be creating gets the same request again: another one,
+	// since a node, the class or the source has changed meanwhile, would conflict.
+	isNew := creation == nil
+	if isNew {
+		if creation, err = c.gather(ctx, options); err != nil {
+			return nil, c.failedGathering(name, err), err
+		}
 	}
 	secrets, err := c.calls.creationSecrets(ctx, creation)
 	if err != nil {
 		return nil, controller.ProvisioningNoChange, err
 	}
-	if err := c.tracker.begin(ctx, creation); err != nil {
-		return nil, controller.ProvisioningNoChange, err
+	if isNew {
+		if err := c.tracker.begin(ctx, creation); err != nil {
+			return nil, controller.ProvisioningNoChange, err
+		}
 	}
 	volume, state, err := c.create(ctx, creation, secrets)
-	c.tracker.settle(creation, state, err)
+	c.tracker.settle(creation, state)
 	return volume, state, err
+}
+
+// failedGathering lets the scheduler choose again for a claim whose node is gone, but
+// not while the journal has its volume: the library would forget it.
+func (c *creator) failedGathering(name string, err error) controller.ProvisioningState {
+	if errors.Is(err, cluster.ErrNodeGone) && c.config.Journal.Entry(name) == nil {
+		return controller.ProvisioningReschedule
+	}
+	return controller.ProvisioningNoChange
 }
 
 func (c *creator) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
@@ -94,26 +104,4 @@ func (c *creator) checkStale(ctx context.Context, claim *corev1.PersistentVolume
 		return &controller.IgnoredError{Reason: "the claim is deleted"}
 	}
 	return nil
-}
-
-// unfinished are the volumes that the driver may still be creating, by name.
-type unfinished struct{ names sync.Map }
-
-func (u *unfinished) record(name string, state controller.ProvisioningState) {
-	switch state {
-	case controller.ProvisioningInBackground:
-		u.names.Store(name, nil)
-	case controller.ProvisioningNoChange:
-	default:
-		u.names.Delete(name)
-	}
-}
-
-// reschedule lets the scheduler choose again for a claim whose node is gone, but not
-// while the driver may be creating its volume: the library would forget that volume.
-func (u *unfinished) reschedule(name string, err error) controller.ProvisioningState {
-	if _, creating := u.names.Load(name); creating || !errors.Is(err, cluster.ErrNodeGone) {
-		return controller.ProvisioningNoChange
-	}
-	return controller.ProvisioningReschedule
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/klog/v2"
@@ -55,9 +54,6 @@ func (t *tracker) Resume(ctx context.Context) {
 func (t *tracker) begin(ctx context.Context, creation *plan.Creation) error {
 	name := creation.Request.GetName()
 	creation.Began = time.Now().UTC().Truncate(time.Second)
-	if earlier, err := plan.RestoreCreation(t.config.Journal.Entry(name)); err == nil {
-		creation.Began = earlier.Began
-	}
 	data, err := creation.Store()
 	if err != nil {
 		return err
@@ -71,18 +67,29 @@ func (t *tracker) begin(ctx context.Context, creation *plan.Creation) error {
 	return err
 }
 
+// begun returns the volume that an earlier try or process has begun for a claim, nil if
+// there is none. It has a response if only its PersistentVolume is missing.
+func (t *tracker) begun(name string, claim *corev1.PersistentVolumeClaim) (*plan.Creation, error) {
+	creation, err := plan.RestoreCreation(t.config.Journal.Entry(name))
+	if err != nil {
+		return nil, nil // there is no entry, or a later version has written it
+	}
+	if owner := creation.Template.Spec.ClaimRef; owner.UID != claim.UID {
+		return nil, fmt.Errorf("%w: its volume name %s is that of a volume being created for claim %s/%s with UID %s; delete the claim and create it again",
+			plan.ErrClaim, name, owner.Namespace, owner.Name, owner.UID)
+	}
+	t.config.Protection.Adopt(creation.Origin, name)
+	if !t.unsaved.has(name) {
+		creation.Response = nil
+	}
+	return creation, nil
+}
+
 // settle removes the entry of a volume that is finished.
-func (t *tracker) settle(creation *plan.Creation, state controller.ProvisioningState, err error) {
-	if state == controller.ProvisioningInBackground {
-		return
+func (t *tracker) settle(creation *plan.Creation, state controller.ProvisioningState) {
+	if state != controller.ProvisioningInBackground {
+		t.end(creation)
 	}
-	recorded, readErr := plan.RestoreCreation(t.config.Journal.Entry(creation.Request.GetName()))
-	if err != nil && readErr == nil && !proto.Equal(recorded.Request, creation.Request) {
-		// The entry is of an earlier try with another request. Its volume may be why
-		// this request failed.
-		return
-	}
-	t.end(creation)
 }
 
 func (t *tracker) end(creation *plan.Creation) {
