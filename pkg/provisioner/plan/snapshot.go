@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -95,5 +96,6 @@ func refuseSnapshot(snapshot *Snapshot, why string, args ...any) error {
 
 func changesMode(claim *corev1.PersistentVolumeClaim, content *SnapshotContent) bool {
 	source := content.Spec.SourceVolumeMode
-	return source != "" && source != volumeMode(claim) && content.Annotations[allowModeChange] != "true"
+	allowed, err := strconv.ParseBool(content.Annotations[allowModeChange])
+	return source != "" && source != volumeMode(claim) && (err != nil || !allowed)
 }

@@ -180,6 +180,14 @@ func TestRestoreContent(t *testing.T) {
 		"other mode, allowed there": {claim: block, content: func(c *SnapshotContent) {
 			c.Annotations = map[string]string{allowModeChange: "true"}
 		}},
+		"other mode, allowed with 1": {claim: block, content: func(c *SnapshotContent) { c.Annotations = map[string]string{allowModeChange: "1"} }},
+		"other mode, capital True":   {claim: block, content: func(c *SnapshotContent) { c.Annotations = map[string]string{allowModeChange: "True"} }},
+		"other mode, false": {
+			claim: block, content: func(c *SnapshotContent) { c.Annotations = map[string]string{allowModeChange: "0"} }, says: "volume mode is Filesystem",
+		},
+		"other mode, no boolean": {
+			claim: block, content: func(c *SnapshotContent) { c.Annotations = map[string]string{allowModeChange: "yes"} }, says: "volume mode is Filesystem",
+		},
 		"other mode, allowed here":  {claim: block, allow: true},
 		"other mode, not said":      {claim: block, content: func(c *SnapshotContent) { c.Spec.SourceVolumeMode = "" }},
 		"same mode, not even asked": {content: func(c *SnapshotContent) { c.Annotations = map[string]string{allowModeChange: "false"} }},
