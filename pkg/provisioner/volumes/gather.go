@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -117,11 +118,35 @@ func (c *creator) gatherAttributes(ctx context.Context, creation *plan.Creation,
 	if err := plan.CheckAttributes(name, c.options()); err != nil {
 		return err
 	}
-	class, err := c.config.Cluster.Client.StorageV1().VolumeAttributesClasses().Get(ctx, name, metav1.GetOptions{})
+	class, err := c.attributesClass(ctx, name)
 	if err != nil {
 		return fmt.Errorf("read VolumeAttributesClass %s: %w", name, err)
 	}
 	return creation.Modify(class)
+}
+
+// attributesClass reads storage.k8s.io/v1beta1 where the API server is older than v1,
+// which is that of Kubernetes 1.34.
+func (c *creator) attributesClass(ctx context.Context, name string) (*storagev1.VolumeAttributesClass, error) {
+	client := c.config.Cluster.Client
+	class, err := client.StorageV1().VolumeAttributesClasses().Get(ctx, name, metav1.GetOptions{})
+	if !notServed(err) {
+		return class, err
+	}
+	beta, err := client.StorageV1beta1().VolumeAttributesClasses().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case notServed(err):
+		return nil, fmt.Errorf("the API server serves the kind neither in storage.k8s.io/v1 nor in v1beta1: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	return &storagev1.VolumeAttributesClass{ObjectMeta: beta.ObjectMeta, DriverName: beta.DriverName, Parameters: beta.Parameters}, nil
+}
+
+// notServed distinguishes an API that does not exist from an object that does not: the
+// API server answers 404 to both.
+func notServed(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // place adds the topology requirement of the claim.
