@@ -79,6 +79,7 @@ $(BIN)/pack-images:
 .PHONY: generate
 generate: ## Rewrite the generated and golden files
 	cd test && go test ./manifests -update
+	go test ./cmd/... -run TestReferenceIsGenerated -update
 
 .PHONY: clean
 clean: ## Remove build output from the tree, but not the lab's cache

@@ -10,8 +10,8 @@ import (
 // that its manifests still work. Each is reported when it is set.
 func addDeprecatedFlags(set *pflag.FlagSet, c *Config) error {
 	// This one must not be ignored, or two replicas would work at the same time.
-	set.BoolVar(&c.LeaderElection.Enabled, "enable-leader-election", false, "")
-	set.StringVar(&c.MetricsAddress, "metrics-address", "", "")
+	set.BoolVar(&c.LeaderElection.Enabled, "enable-leader-election", false, "The same as --leader-election.")
+	set.StringVar(&c.MetricsAddress, "metrics-address", "", "The same as --http-endpoint.")
 	errs := []error{
 		set.MarkDeprecated("enable-leader-election", "use --leader-election"),
 		set.MarkDeprecated("metrics-address", "use --http-endpoint"),

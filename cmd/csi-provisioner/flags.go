@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/nfs-csi/nfs-csi/pkg/flagref"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -35,6 +37,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 		return nil, err
 	}
 	set.SetOutput(out)
+	set.Usage = func() { fmt.Fprint(out, flagref.Help(set)) }
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/flagref"
 )
 
 // flags is the parsed command line.
@@ -52,9 +54,27 @@ type Config struct {
 // parseFlags returns pflag.ErrHelp after writing the usage to out.
 func parseFlags(args []string, out io.Writer) (*flags, error) {
 	parsed := &flags{logging: logsapi.NewLoggingConfiguration()}
-	c := &parsed.config
-	set := pflag.NewFlagSet("nfsplugin", pflag.ContinueOnError)
+	set, ignored := parsed.set()
 	set.SetOutput(out)
+	set.Usage = func() { fmt.Fprint(out, flagref.Help(set)) }
+	if err := set.Parse(longFlags(set, args)); err != nil {
+		return nil, err
+	}
+	ignored.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			parsed.ignored = append(parsed.ignored, f.Name)
+		}
+	})
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
+	}
+	return parsed, nil
+}
+
+// set also returns those of its flags that have no effect.
+func (parsed *flags) set() (set, ignored *pflag.FlagSet) {
+	c := &parsed.config
+	set = pflag.NewFlagSet("nfsplugin", pflag.ContinueOnError)
 	set.BoolVar(&parsed.version, "version", false, "Print the version and exit.")
 	set.StringVar(&c.Endpoint, "endpoint", "unix:///run/csi/socket",
 		"Unix socket on which to serve the CSI.")
@@ -101,17 +121,5 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	set.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", 20*time.Second,
 		"How long calls in flight may take to finish after SIGTERM. Should be less than the pod's terminationGracePeriodSeconds.")
 	logsapi.AddFlags(parsed.logging, set)
-	ignored := addPredecessors(set, c)
-	if err := set.Parse(longFlags(set, args)); err != nil {
-		return nil, err
-	}
-	ignored.VisitAll(func(f *pflag.Flag) {
-		if f.Changed {
-			parsed.ignored = append(parsed.ignored, f.Name)
-		}
-	})
-	if set.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected arguments %q", set.Args())
-	}
-	return parsed, nil
+	return set, addPredecessors(set, c)
 }
