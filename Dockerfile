@@ -12,27 +12,37 @@ COPY pkg pkg
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
-RUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build BIN=/out VERSION=$VERSION
+ARG COMMIT=unknown
+ARG DATE=unknown
+RUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build BIN=/out VERSION=$VERSION COMMIT=$COMMIT DATE=$DATE
 
 # Root, because mount(2) needs CAP_SYS_ADMIN and volumes belong to anyone.
 FROM scratch AS nfsplugin
 ARG VERSION=dev
+ARG COMMIT=unknown
+ARG DATE=unknown
 LABEL org.opencontainers.image.title="nfsplugin" \
       org.opencontainers.image.description="CSI driver for NFS" \
       org.opencontainers.image.source="https://github.com/nfs-csi/nfs-csi" \
       org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}"
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${COMMIT}" \
+      org.opencontainers.image.created="${DATE}"
 COPY --from=build /out/nfsplugin /nfsplugin
 USER 0:0
 ENTRYPOINT ["/nfsplugin"]
 
 FROM scratch AS csi-provisioner
 ARG VERSION=dev
+ARG COMMIT=unknown
+ARG DATE=unknown
 LABEL org.opencontainers.image.title="csi-provisioner" \
       org.opencontainers.image.description="Provisioner sidecar for CSI drivers" \
       org.opencontainers.image.source="https://github.com/nfs-csi/nfs-csi" \
       org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}"
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${COMMIT}" \
+      org.opencontainers.image.created="${DATE}"
 COPY --from=build /out/csi-provisioner /csi-provisioner
 USER 65532:65532
 ENTRYPOINT ["/csi-provisioner"]

@@ -7,8 +7,12 @@ SHELL := bash
 .NOTPARALLEL:
 
 BIN ?= bin
-# The version in deploy/kubernetes.
-VERSION ?= $(shell sed -n 's/^ *newTag: *//p' deploy/kubernetes/kustomization.yaml | head -n 1)
+# The tag in deploy/kubernetes.
+TAG ?= $(shell sed -n 's/^ *newTag: *//p' deploy/kubernetes/kustomization.yaml | head -n 1)
+# What is built: the version differs from commit to commit.
+VERSION ?= $(shell hack/version $(TAG))
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+DATE ?= $(shell TZ=UTC0 git show -s --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd HEAD 2>/dev/null || echo unknown)
 REGISTRY ?= ghcr.io/nfs-csi
 PROGRAMS := nfsplugin csi-provisioner
 
@@ -22,7 +26,8 @@ WITHOUT_NFS := WithoutNFS$$
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # With the race detector, which needs cgo.
-GO_RACE := CGO_ENABLED=1 go build -race -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)'
+STAMP = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+GO_RACE = CGO_ENABLED=1 go build -race -trimpath -buildvcs=false -ldflags '$(STAMP)'
 # Without gRPC's trace pages, which use templates, the linker can drop unused methods:
 # nearly half of csi-provisioner, on disk and in memory.
 GO_TAGS := grpcnotrace
@@ -46,13 +51,14 @@ LAB_ENV := $(BIN)/.lab-deps
 
 .PHONY: build
 build: ## Build both programs, static, into bin/
-	$(GO_BUILD) -tags $(GO_TAGS) -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
+	$(GO_BUILD) -tags $(GO_TAGS) -ldflags '-s -w $(STAMP)' -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
 
 .PHONY: images
 images: build $(BIN)/pack-images ## Pack both images as OCI tar files into bin/images, without a container engine
 	for image in $(PROGRAMS); do \
-		$(BIN)/pack-images product --image $$image --binaries $(BIN) --version $(VERSION) \
-			--name $(REGISTRY)/$$image:$(VERSION) --out $(IMAGES)/$$image.tar; \
+		$(BIN)/pack-images product --image $$image --binaries $(BIN) \
+			--version $(VERSION) --commit $(COMMIT) --date $(DATE) \
+			$(foreach tag,$(sort $(VERSION) $(TAG)),--name $(REGISTRY)/$$image:$(tag)) --out $(IMAGES)/$$image.tar; \
 	done
 
 .PHONY: lab-images

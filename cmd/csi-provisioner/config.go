@@ -15,9 +15,6 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// version is set by the linker.
-var version = "dev"
-
 // Config of an App; the flags that set it document each field.
 type Config struct {
 	CSIAddress string

@@ -180,7 +180,7 @@ func TestHelp(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--version"}, &out); err != nil || out.String() != "csi-provisioner dev\n" {
+	if err := run(t.Context(), []string{"--version"}, &out); err != nil || out.String() != "csi-provisioner dev, commit unknown of unknown\n" {
 		t.Errorf("--version gave %v and wrote %q", err, &out)
 	}
 }

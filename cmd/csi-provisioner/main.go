@@ -19,6 +19,15 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
+// Set by the linker.
+//
+//nolint:gochecknoglobals // the linker can set nothing else
+var (
+	version = "dev"
+	commit  = "unknown"
+	date    = "unknown"
+)
+
 func main() {
 	collectOften()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -40,7 +49,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if flags.version {
-		_, err := fmt.Fprintln(out, "csi-provisioner", version)
+		_, err := fmt.Fprintf(out, "csi-provisioner %s, commit %s of %s\n", version, commit, date)
 		return err
 	}
 	if err := logsapi.ValidateAndApply(flags.logging, nil); err != nil {
@@ -55,6 +64,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Starting csi-provisioner", logkeys.Version, version)
+	klog.FromContext(ctx).Info("Starting csi-provisioner", logkeys.Version, version, logkeys.Commit, commit, logkeys.Date, date)
 	return app.Run(ctx)
 }

@@ -19,8 +19,14 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 )
 
-// version is set by the linker.
-var version = "dev"
+// Set by the linker.
+//
+//nolint:gochecknoglobals // the linker can set nothing else
+var (
+	version = "dev"
+	commit  = "unknown"
+	date    = "unknown"
+)
 
 func main() {
 	// pkg/store sets exact modes on everything that it creates.
@@ -44,7 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if flags.version {
-		_, err := fmt.Fprintln(out, "nfsplugin", version)
+		_, err := fmt.Fprintf(out, "nfsplugin %s, commit %s of %s\n", version, commit, date)
 		return err
 	}
 	if err := logsapi.ValidateAndApply(flags.logging, nil); err != nil {
@@ -57,6 +63,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Starting nfsplugin", logkeys.Version, version, logkeys.Mode, flags.config.Mode)
+	klog.FromContext(ctx).Info("Starting nfsplugin", logkeys.Version, version, logkeys.Commit, commit, logkeys.Date, date, logkeys.Mode, flags.config.Mode)
 	return app.Run(ctx)
 }

@@ -37,7 +37,7 @@ func config(t *testing.T, args ...string) Config {
 
 func TestVersionAndHelp(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--version"}, &out); err != nil || out.String() != "nfsplugin dev\n" {
+	if err := run(t.Context(), []string{"--version"}, &out); err != nil || out.String() != "nfsplugin dev, commit unknown of unknown\n" {
 		t.Errorf("--version: %q, %v", out.String(), err)
 	}
 	out.Reset()

@@ -25,8 +25,11 @@ func products() []product {
 	}
 }
 
+// build is what the labels say about the binaries. The date is that of the commit.
+type build struct{ version, commit, date string }
+
 // spec of the image with the program from the directory.
-func (p product) spec(directory, version string) ociimage.Spec {
+func (p product) spec(directory string, b build) ociimage.Spec {
 	const label = "org.opencontainers.image."
 	return ociimage.Spec{
 		Entries:    []ociimage.Entry{{Path: "/" + p.name, Source: filepath.Join(directory, p.name)}},
@@ -37,18 +40,23 @@ func (p product) spec(directory, version string) ociimage.Spec {
 			label + "description": p.description,
 			label + "source":      "https://github.com/nfs-csi/nfs-csi",
 			label + "licenses":    "Apache-2.0",
-			label + "version":     version,
+			label + "version":     b.version,
+			label + "revision":    b.commit,
+			label + "created":     b.date,
 		},
 	}
 }
 
 func runProduct(args []string) error {
-	var image, directory, version, arch, out string
+	var image, directory, arch, out string
+	var b build
 	var names []string
 	flags := pflag.NewFlagSet("images product", pflag.ContinueOnError)
 	flags.StringVar(&image, "image", "", "image to pack")
 	flags.StringVar(&directory, "binaries", "bin", "directory with the program")
-	flags.StringVar(&version, "version", "dev", "version in the image's labels")
+	flags.StringVar(&b.version, "version", "dev", "version in the image's labels")
+	flags.StringVar(&b.commit, "commit", "unknown", "commit in the image's labels")
+	flags.StringVar(&b.date, "date", "unknown", "date in the image's labels")
 	flags.StringArrayVar(&names, "name", nil, "full image reference (may be repeated)")
 	flags.StringVar(&arch, "arch", runtime.GOARCH, "architecture of the image")
 	flags.StringVar(&out, "out", "", "tar file to write")
@@ -60,7 +68,7 @@ func runProduct(args []string) error {
 	}
 	for _, p := range products() {
 		if p.name == image {
-			spec := p.spec(directory, version)
+			spec := p.spec(directory, b)
 			spec.Names, spec.Architecture = names, arch
 			return ociimage.WriteFile(out, spec)
 		}

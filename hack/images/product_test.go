@@ -12,11 +12,15 @@ import (
 // stage is the Dockerfile stage that builds the same image as is packed.
 var stage = template.Must(template.New("stage").Parse(`FROM scratch AS {{.name}}
 ARG VERSION=dev
+ARG COMMIT=unknown
+ARG DATE=unknown
 LABEL org.opencontainers.image.title="{{.title}}" \
       org.opencontainers.image.description="{{.description}}" \
       org.opencontainers.image.source="{{.source}}" \
       org.opencontainers.image.licenses="{{.licenses}}" \
-      org.opencontainers.image.version="{{.version}}"
+      org.opencontainers.image.version="{{.version}}" \
+      org.opencontainers.image.revision="{{.revision}}" \
+      org.opencontainers.image.created="{{.created}}"
 COPY --from=build {{.from}} {{.to}}
 USER {{.user}}
 ENTRYPOINT ["{{.entrypoint}}"]
@@ -31,7 +35,7 @@ func TestDockerfile(t *testing.T) {
 	_, got, _ := strings.Cut(string(text), "\nFROM scratch")
 	var want strings.Builder
 	for _, p := range products() {
-		spec := p.spec("/out", "${VERSION}")
+		spec := p.spec("/out", build{version: "${VERSION}", commit: "${COMMIT}", date: "${DATE}"})
 		values := map[string]string{
 			"name": p.name, "user": spec.User, "from": spec.Entries[0].Source, "to": spec.Entries[0].Path,
 			"entrypoint": strings.Join(spec.Entrypoint, " "),

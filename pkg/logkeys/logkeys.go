@@ -81,7 +81,10 @@ const (
 
 // Both programs.
 const (
-	Version   = "version"
+	Version = "version"
+	// Commit is what was built, Date its date.
+	Commit    = "commit"
+	Date      = "date"
 	Mode      = "mode"
 	Flag      = "flag"
 	Arguments = "arguments"
