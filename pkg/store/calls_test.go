@@ -109,7 +109,7 @@ func TestCopiesTakeTurns(t *testing.T) {
 		// Deleting ends also one that waits for its turn.
 		for i := range copyjob.MaxActive + 3 {
 			name := fmt.Sprint("pvc-", i)
-			go l.copies.EndVolume(t.Context(), session.Key{Export: l.export, SubDir: name}, name) //nolint:errcheck // those that hang end later
+			go l.copies.Volumes.End(t.Context(), session.Key{Export: l.export, SubDir: name}, name) //nolint:errcheck // those that hang end later
 		}
 		synctest.Wait()
 		if copies, _, _ := l.copies.Backlog(); copies != copyjob.MaxActive {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/store/deletion"
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
@@ -58,7 +59,9 @@ func TestShareWithinAShareIsSparedOnAFullDisk(t *testing.T) {
 	l.createOn(t, l.shareWithin(t, "team"), "pvc-1")
 	l.put(t, "team/pvc-1/precious")
 	err := l.exports.On(t.Context(), l.target(l.export, "team", nil), func(ctx context.Context, x *session.Session) error {
-		return l.deletion(l.id("team")).InPlace(ctx, x, unix.ENOSPC)
+		return (&deletion.Deletion{
+			ID: l.id("team"), Volumes: l.cfg.volumes(), Workers: l.cfg.ReclaimWorkers, Free: l.copies.Free,
+		}).InPlace(ctx, x, unix.ENOSPC)
 	})
 	if !errors.Is(err, volume.ErrOwned) || !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want ErrOwned, and that there is no room", err)

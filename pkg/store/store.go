@@ -129,7 +129,7 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 	if err := volume.CheckSubDir(id.SubDir); err != nil {
 		return err
 	}
-	t := s.target(id.Export, id.SubDir, mountOptions)
+	t := s.inventory.Target(session.Key{Export: id.Export, SubDir: id.SubDir}, mountOptions)
 	return s.exports.On(ctx, t, func(_ context.Context, x *session.Session) error {
 		info, err := fsat.LstatBelow(x.Root, id.SubDir)
 		switch {
@@ -142,11 +142,6 @@ func (s *Store) Exists(ctx context.Context, id volume.ID, mountOptions []string)
 		}
 		return nil
 	})
-}
-
-// target is Inventory.Target.
-func (s *Store) target(export volume.Export, subDir string, options []string) session.Target {
-	return s.inventory.Target(session.Key{Export: export, SubDir: subDir}, options)
 }
 
 // opened adds the export to the inventory and resumes its reclaim.

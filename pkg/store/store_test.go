@@ -20,6 +20,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/nfsmount/nfsmounttest"
 	"github.com/nfs-csi/nfs-csi/pkg/share"
 	"github.com/nfs-csi/nfs-csi/pkg/store/reclaim"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -37,6 +38,10 @@ type lab struct {
 	clusterID string
 	all       []*Store
 	awaited   *sync.Map // steps that calls are to come to
+}
+
+func (l *lab) target(export volume.Export, subDir string, options []string) session.Target {
+	return l.inventory.Target(session.Key{Export: export, SubDir: subDir}, options)
 }
 
 func newLab(t *testing.T) *lab {

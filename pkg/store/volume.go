@@ -70,10 +70,11 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	if err := volume.CheckSubDir(id.SubDir); err != nil { // never the export itself
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
-	t := s.target(id.Export, id.SubDir, mountOptions)
-	err := s.copies.EndVolume(ctx, t.Key, id.Name)
+	t := s.inventory.Target(session.Key{Export: id.Export, SubDir: id.SubDir}, mountOptions)
+	err := s.copies.Volumes.End(ctx, t.Key, id.Name)
 	if err == nil {
-		err = s.exports.On(ctx, t, s.deletion(id).Run)
+		d := deletion.Deletion{ID: id, Volumes: s.cfg.volumes(), Workers: s.cfg.ReclaimWorkers, Free: s.copies.Free}
+		err = s.exports.On(ctx, t, d.Run)
 	}
 	if id.OnDelete == volume.OnDeleteRetain && isAway(err) {
 		klog.FromContext(ctx).Error(err, "Retained a volume with its record: its export cannot be used", logkeys.VolumeID, id.String())
@@ -90,10 +91,6 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 // isAway reports whether the export cannot be mounted or does not answer.
 func isAway(err error) bool {
 	return errors.Is(err, volume.ErrUnreachable) || errors.Is(err, volume.ErrShareNotFound) || errors.Is(err, volume.ErrAccessDenied)
-}
-
-func (s *Store) deletion(id volume.ID) *deletion.Deletion {
-	return deletion.New(deletion.Config{Volumes: s.cfg.volumes(), Workers: s.cfg.ReclaimWorkers, Free: s.copies.Free}, id)
 }
 
 // Get finds a volume by its record, or a predecessor's volume by its directory.
@@ -148,7 +145,8 @@ func onVolume[T any](ctx context.Context, s *Store, id volume.ID, mountOptions [
 	if err := volume.CheckSubDir(id.SubDir); err != nil {
 		return found, err
 	}
-	return session.Result(ctx, s.exports.View, s.target(id.Export, id.SubDir, mountOptions), func(ctx context.Context, x *session.Session) (T, error) {
+	t := s.inventory.Target(session.Key{Export: id.Export, SubDir: id.SubDir}, mountOptions)
+	return session.Result(ctx, s.exports.View, t, func(ctx context.Context, x *session.Session) (T, error) {
 		rec, err := volumes.Find(x, id)
 		if err != nil {
 			var none T

@@ -28,8 +28,9 @@ type Config struct {
 // Copies made by this process. Close them after use.
 type Copies struct {
 	*copyjob.Pool
+	// Volumes that are being made. The owner of a job is the name of its volume.
+	Volumes   *copyjob.Jobs[volumeIdentity, volumes.Volume]
 	cfg       Config
-	volumes   *copyjob.Jobs[volumeIdentity, volumes.Volume]
 	snapshots *copyjob.Jobs[snapshotIdentity, Snapshot]
 	groups    *copyjob.Jobs[snapshotIdentity, Group]
 }
@@ -39,7 +40,7 @@ func New(ctx context.Context, cfg Config) *Copies {
 	pool := copyjob.NewPool(ctx, cfg.Exports)
 	return &Copies{
 		Pool: pool, cfg: cfg,
-		volumes:   copyjob.In[volumeIdentity, volumes.Volume](pool),
+		Volumes:   copyjob.In[volumeIdentity, volumes.Volume](pool),
 		snapshots: copyjob.In[snapshotIdentity, Snapshot](pool),
 		groups:    copyjob.In[snapshotIdentity, Group](pool),
 	}
@@ -70,13 +71,8 @@ func (i snapshotIdentity) Differs(other snapshotIdentity) error {
 
 // Busy returns an error while the volume of k is copied or is being made.
 func (c *Copies) Busy(k session.Key) error {
-	if c.volumes.Running(k) {
+	if c.Volumes.Running(k) {
 		return fmt.Errorf("%w: %s is being made", volume.ErrInProgress, k)
 	}
 	return c.Free(k)
-}
-
-// EndVolume ends the copy to the volume of k, if it has this name, and waits for that.
-func (c *Copies) EndVolume(ctx context.Context, k session.Key, name string) error {
-	return c.volumes.End(ctx, k, name)
 }

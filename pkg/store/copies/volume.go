@@ -28,7 +28,7 @@ func (c *Copies) CreateVolume(ctx context.Context, t session.Target, id volume.I
 		Key: t.Key, Identity: volumeIdentity(want),
 		Sources: []volume.Export{exportOf(req.Source)}, Volume: volumeOf(req.Source), Owner: id.Name,
 	}
-	made, err := c.volumes.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (volumes.Volume, error) {
+	made, err := c.Volumes.Run(ctx, job, func(ctx context.Context, task copyjob.Task) (volumes.Volume, error) {
 		defer c.cfg.Kick(t)
 		return session.Result(ctx, c.cfg.Exports.DoInJob, t, func(ctx context.Context, x *session.Session) (volumes.Volume, error) {
 			return c.createVolume(ctx, x, req, want, task)

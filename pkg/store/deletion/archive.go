@@ -39,7 +39,7 @@ func (d *Deletion) finishArchive(ctx context.Context) error {
 		}
 	}
 	if len(names) == 0 {
-		return releaseReservation(d.Session, d.id)
+		return releaseReservation(d.Session, d.ID)
 	}
 	return nil
 }
@@ -51,11 +51,11 @@ func (d *Deletion) archiveQuarantined(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	for subDir := range archiveNames(d.id) {
+	for subDir := range archiveNames(d.ID) {
 		if err := d.Step(ctx, "reserve archive"); err != nil {
 			return err
 		}
-		reservation, err := reserve(d.Cat, subDir, d.id)
+		reservation, err := reserve(d.Cat, subDir, d.ID)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (d *Deletion) archiveQuarantined(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("archive %s: all %d names are in use", d.id.SubDir, maxArchives)
+	return fmt.Errorf("archive %s: all %d names are in use", d.ID.SubDir, maxArchives)
 }
 
 // archiveAs renames the directory unless the name exists.

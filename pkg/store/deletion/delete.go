@@ -18,28 +18,22 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// Config of deletions.
-type Config struct {
+// Deletion of one volume: its directory, and its record if it has one. It can be run
+// repeatedly.
+type Deletion struct {
+	ID      volume.ID
 	Volumes volumes.Config
 	// Workers remove entries in parallel when the directory is deleted in place.
 	Workers int
 	// Free returns volume.ErrInUse while the volume is the source of a copy.
 	Free func(session.Key) error
-}
 
-// Deletion of one volume: its directory, and its record if it has one.
-type Deletion struct {
 	*session.Session
-	cfg  Config
-	id   volume.ID
 	held *catalog.Held // nil for a volume without a record
 	// firstSeen is the record at the first run. A later run, after ESTALE, may find that
 	// of another volume, possibly with the same ID.
 	firstSeen catalog.Record
 }
-
-// New returns the deletion of a volume. It can be run repeatedly.
-func New(cfg Config, id volume.ID) *Deletion { return &Deletion{cfg: cfg, id: id} }
 
 // Run deletes the volume by its policy. A volume that is gone is no error, even if its
 // directory now belongs to another.
@@ -59,10 +53,10 @@ func (d *Deletion) Run(ctx context.Context, x *session.Session) error {
 }
 
 func (d *Deletion) delete(ctx context.Context) error {
-	held, err := d.Cat.Hold(d.id.SubDir)
+	held, err := d.Cat.Hold(d.ID.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.held = nil
-		if err := d.cfg.Free(d.Key); err != nil {
+		if err := d.Free(d.Key); err != nil {
 			return err
 		}
 		return d.deleteUnrecorded(ctx)
@@ -74,7 +68,7 @@ func (d *Deletion) delete(ctx context.Context) error {
 	if held.Record().Shared == catalog.SharedDirectory {
 		return errors.Join(d.deleteShared(ctx), held.Close())
 	}
-	if err = d.cfg.Free(d.Key); err == nil {
+	if err = d.Free(d.Key); err == nil {
 		err = d.deleteRecorded(ctx)
 	}
 	return errors.Join(err, d.held.Close())
@@ -89,8 +83,8 @@ func (d *Deletion) deleteRecorded(ctx context.Context) error {
 	if d.firstSeen.Name == "" {
 		d.firstSeen = rec
 	}
-	if owner.Name != d.id.Name || !rec.IsVolume() || !rec.Same(d.firstSeen) {
-		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and another one has its directory", logkeys.VolumeID, d.id.String(), logkeys.Owner, rec.ID)
+	if owner.Name != d.ID.Name || !rec.IsVolume() || !rec.Same(d.firstSeen) {
+		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and another one has its directory", logkeys.VolumeID, d.ID.String(), logkeys.Owner, rec.ID)
 		return nil
 	}
 	if rec.Source != "" { // its staging directories may be left over
@@ -98,7 +92,7 @@ func (d *Deletion) deleteRecorded(ctx context.Context) error {
 			return err
 		}
 	}
-	policy := d.cfg.Volumes.Policy(rec, d.id)
+	policy := d.Volumes.Policy(rec, d.ID)
 	if rec.Adopted {
 		if err := d.checkNotNestedExport(policy); err != nil {
 			return err
@@ -133,7 +127,7 @@ func (d *Deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
 	if err == nil {
 		err = d.Cat.NoteRetained(rec)
 	}
-	if fsat.IsFull(err) && d.cfg.Volumes.Policy(catalog.Record{}, d.id) == volume.OnDeleteRetain {
+	if fsat.IsFull(err) && d.Volumes.Policy(catalog.Record{}, d.ID) == volume.OnDeleteRetain {
 		return nil
 	}
 	return err
@@ -142,7 +136,7 @@ func (d *Deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
 // removeRecord removes the held record, after the entries that refer to it.
 func (d *Deletion) removeRecord() error {
 	rec := d.held.Record()
-	if err := volumes.ForgetName(d.Cat, rec, d.id); err != nil {
+	if err := volumes.ForgetName(d.Cat, rec, d.ID); err != nil {
 		return err
 	}
 	if rec.ReusedFrom != "" {
@@ -172,7 +166,7 @@ func (d *Deletion) applyPolicy(ctx context.Context, policy volume.OnDelete) (own
 	if err := d.Step(ctx, "prune parents"); err != nil {
 		return false, err
 	}
-	return true, fsat.Prune(d.Root, d.id.SubDir)
+	return true, fsat.Prune(d.Root, d.ID.SubDir)
 }
 
 // ownsDirectory reports whether the directory still belongs to the volume, or to none.
@@ -186,10 +180,10 @@ func (d *Deletion) ownsDirectory() (bool, error) {
 	}
 	// When a claim reuses the directory, the reuse note is written before this record is
 	// removed, and the next volume's record after that.
-	if _, err := d.Cat.Reuse(d.id.SubDir); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.Cat.Reuse(d.ID.SubDir); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	current, err := d.Cat.Hold(d.id.SubDir)
+	current, err := d.Cat.Hold(d.ID.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
@@ -207,7 +201,7 @@ func (d *Deletion) ownsDirectory() (bool, error) {
 
 // deleteShared deletes a volume of a shared directory: only its record.
 func (d *Deletion) deleteShared(ctx context.Context) error {
-	held, err := d.Cat.Hold(volumes.SharedPath(d.id))
+	held, err := d.Cat.Hold(volumes.SharedPath(d.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -22,7 +22,7 @@ func (d *Deletion) InPlace(ctx context.Context, x *session.Session, why error) e
 	if err := d.Look(); err != nil {
 		return err
 	}
-	at, err := fsat.OpenPlace(d.Root, d.id.SubDir)
+	at, err := fsat.OpenPlace(d.Root, d.ID.SubDir)
 	if err != nil {
 		return errors.Join(why, fsat.IgnoreNotExist(err))
 	}
@@ -39,7 +39,7 @@ func (d *Deletion) InPlace(ctx context.Context, x *session.Session, why error) e
 	if d.held != nil {
 		defer d.held.Close() //nolint:errcheck // only read
 	}
-	if err := emptyDir(ctx, dir, d.cfg.Workers); err != nil {
+	if err := emptyDir(ctx, dir, d.Workers); err != nil {
 		return errors.Join(why, err)
 	}
 	return d.removeInPlace(ctx, at)
@@ -62,7 +62,7 @@ func (d *Deletion) hold(ctx context.Context) (owned bool, err error) {
 	var rec catalog.Record
 	d.held = nil
 	if d.Cat != nil {
-		held, err := d.Cat.Hold(d.id.SubDir)
+		held, err := d.Cat.Hold(d.ID.SubDir)
 		if err == nil {
 			d.held, rec = held, held.Record()
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +72,7 @@ func (d *Deletion) hold(ctx context.Context) (owned bool, err error) {
 	if d.held == nil {
 		return d.ownsUnrecorded(ctx)
 	}
-	policy := d.cfg.Volumes.Policy(rec, d.id)
+	policy := d.Volumes.Policy(rec, d.ID)
 	owned = rec.Same(d.firstSeen) && policy == volume.OnDeleteDelete
 	if owned && rec.Adopted {
 		err = d.checkNotNestedExport(policy)
@@ -111,7 +111,7 @@ func (d *Deletion) removeInPlace(ctx context.Context, at fsat.Place) error {
 	if err := fsat.IgnoreNotExist(at.Rmdir()); err != nil {
 		return err
 	}
-	if err := fsat.Prune(d.Root, d.id.SubDir); err != nil || d.held == nil {
+	if err := fsat.Prune(d.Root, d.ID.SubDir); err != nil || d.held == nil {
 		return err
 	}
 	return d.removeRecord()

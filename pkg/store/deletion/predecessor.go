@@ -15,14 +15,14 @@ import (
 
 // deleteUnrecorded deletes a volume without a record: created by a predecessor, or gone.
 func (d *Deletion) deleteUnrecorded(ctx context.Context) error {
-	next, err := d.Cat.Reuse(d.id.SubDir)
+	next, err := d.Cat.Reuse(d.ID.SubDir)
 	if err == nil {
-		klog.FromContext(ctx).Info("Nothing to delete: the directory is being handed to the next volume of its claim", logkeys.VolumeID, d.id.String(), logkeys.NextVolumeID, next.ID)
+		klog.FromContext(ctx).Info("Nothing to delete: the directory is being handed to the next volume of its claim", logkeys.VolumeID, d.ID.String(), logkeys.NextVolumeID, next.ID)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	exists, _, err := fsat.Directory(d.Root, d.id.SubDir) // a file or a symlink is no volume
+	exists, _, err := fsat.Directory(d.Root, d.ID.SubDir) // a file or a symlink is no volume
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,13 @@ func (d *Deletion) deleteUnrecorded(ctx context.Context) error {
 		return err
 	}
 	// A killed process may have left the record's directory.
-	return d.Cat.Prune(d.id.SubDir)
+	return d.Cat.Prune(d.ID.SubDir)
 }
 
 // checkNotNested returns volume.ErrOwned for a directory without a record that contains,
 // or lies in, a volume with one.
 func (d *Deletion) checkNotNested(policy volume.OnDelete) error {
-	if err := d.Records().CheckNotNested(d.id.SubDir); err != nil {
+	if err := d.Records().CheckNotNested(d.ID.SubDir); err != nil {
 		return err
 	}
 	return d.checkNotNestedExport(policy)
@@ -63,20 +63,20 @@ func (d *Deletion) checkNotNestedExport(policy volume.OnDelete) error {
 	case policy == volume.OnDeleteRetain:
 		return nil
 	case d.Cat == nil:
-		return catalog.CheckNotNestedExport(d.Root, d.id.SubDir)
+		return catalog.CheckNotNestedExport(d.Root, d.ID.SubDir)
 	}
-	return d.Cat.CheckNotNestedExport(d.id.SubDir)
+	return d.Cat.CheckNotNestedExport(d.ID.SubDir)
 }
 
 // lastPolicy is the policy of a volume without a record: retain, if it was retained.
 func (d *Deletion) lastPolicy(ctx context.Context) (volume.OnDelete, error) {
-	policy := d.cfg.Volumes.Policy(catalog.Record{}, d.id)
+	policy := d.Volumes.Policy(catalog.Record{}, d.ID)
 	if d.Cat == nil || policy == volume.OnDeleteRetain {
 		return policy, nil
 	}
-	retainedBy, err := d.Cat.Retained(d.id.SubDir, d.id.Name)
+	retainedBy, err := d.Cat.Retained(d.ID.SubDir, d.ID.Name)
 	if retainedBy != "" {
-		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and its directory was retained", logkeys.VolumeID, d.id.String(), logkeys.RetainedBy, retainedBy)
+		klog.FromContext(ctx).Info("Nothing to delete: the volume is gone and its directory was retained", logkeys.VolumeID, d.ID.String(), logkeys.RetainedBy, retainedBy)
 		policy = volume.OnDeleteRetain
 	}
 	return policy, err

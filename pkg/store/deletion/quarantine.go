@@ -38,8 +38,8 @@ func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, er
 	if err != nil {
 		return "", err
 	}
-	name = catalog.QuarantineName(name, d.id.SubDir)
-	from, err := fsat.OpenPlace(d.Root, d.id.SubDir)
+	name = catalog.QuarantineName(name, d.ID.SubDir)
+	from, err := fsat.OpenPlace(d.Root, d.ID.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -65,7 +65,7 @@ func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, er
 			return "", fsat.IgnoreNotExist(statErr)
 		}
 	}
-	return "", fmt.Errorf("%w: %s is being replaced: %w", volume.ErrInProgress, d.id.SubDir, err)
+	return "", fmt.Errorf("%w: %s is being replaced: %w", volume.ErrInProgress, d.ID.SubDir, err)
 }
 
 // putBack returns another volume's directory to its path. If it is gone, it was this
@@ -78,7 +78,7 @@ func (d *Deletion) putBack(name string) error {
 	if err != nil {
 		return err
 	}
-	to, err := fsat.MakePlace(d.Root, d.id.SubDir)
+	to, err := fsat.MakePlace(d.Root, d.ID.SubDir)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (d *Deletion) discard(ctx context.Context, name string) error {
 		return err
 	}
 	if name != "" {
-		return d.Cat.DiscardQuarantined(d.id.SubDir, name)
+		return d.Cat.DiscardQuarantined(d.ID.SubDir, name)
 	}
 	return d.discardQuarantined()
 }
@@ -101,7 +101,7 @@ func (d *Deletion) discard(ctx context.Context, name string) error {
 func (d *Deletion) discardQuarantined() error {
 	names, err := d.Cat.Temporary(catalog.QuarantineKind(d.Key.SubDir))
 	for _, name := range names {
-		err = errors.Join(err, d.Cat.DiscardQuarantined(d.id.SubDir, path.Base(name)))
+		err = errors.Join(err, d.Cat.DiscardQuarantined(d.ID.SubDir, path.Base(name)))
 	}
 	return err
 }

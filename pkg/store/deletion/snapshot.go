@@ -82,7 +82,7 @@ func discardSnapshots(ctx context.Context, x *session.Session, step, dir string)
 func tarball(ctx context.Context, x *session.Session, id volume.SnapshotID) error {
 	d := &Deletion{
 		Session: x.On(session.Key{Export: id.Export, SubDir: id.Name}),
-		id:      volume.ID{Export: id.Export, SubDir: id.Name},
+		ID:      volume.ID{Export: id.Export, SubDir: id.Name},
 	}
 	t, err := legacy.Open(x, id)
 	if errors.Is(err, volume.ErrSnapshotNotFound) {
