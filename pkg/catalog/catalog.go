@@ -30,8 +30,11 @@ const (
 	TempDir      = "tmp"
 	// CopyKind is the prefix of kinds that stay in TempDir while KeepAlive is called.
 	CopyKind = "copy"
-	// KeptKind is the prefix of kinds that are never Abandoned.
+	// KeptKind is the prefix of kinds that are never Abandoned: directories in quarantine
+	// before they are archived.
 	KeptKind = "kept"
+	// DeletedKind is the prefix of the kinds of directories in quarantine before deletion.
+	DeletedKind = "deleted"
 
 	dirMode    = 0o700
 	recordMode = 0o600

@@ -30,7 +30,11 @@ func (c *Catalog) Hold(subDir string) (*Held, error) {
 		h.fd, err = fsat.OpenBeneath(int(dir.Fd()), subDir, unix.O_RDONLY|unix.O_DIRECTORY)
 	}
 	if err == nil {
-		if h.rec, err = h.read(subDir); err != nil {
+		var b []byte
+		if b, err = fsat.ReadFile(h.fd, volume.RecordFile); err == nil {
+			h.rec, err = decodeOf(b, subDir)
+		}
+		if err != nil {
 			err = errors.Join(err, h.Close())
 		}
 	}
@@ -45,14 +49,6 @@ func (h *Held) Record() Record { return h.rec }
 
 // Close closes the record's directory.
 func (h *Held) Close() error { return unix.Close(h.fd) }
-
-func (h *Held) read(subDir string) (Record, error) {
-	b, err := fsat.ReadFile(h.fd, volume.RecordFile)
-	if err != nil {
-		return Record{}, err
-	}
-	return decodeOf(b, subDir)
-}
 
 // Exists reports whether the record's directory still exists: until it is removed, no
 // later record can have its path. Opening the record would not tell, as a client

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -11,7 +12,41 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
+	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
+
+// A directory to be deleted is first quarantined in TempDir, where nobody touches it for
+// an hour, and then moved to the trash, which any controller may empty at any time. In
+// between, the driver checks whose directory it was.
+
+const nameMax = 255 // NAME_MAX
+
+// Quarantine returns an unused name in TempDir for the directory of a volume, of
+// DeletedKind or KeptKind. The name ends with the original path, for people and for
+// QuarantinedFrom, unless it is too long for a file name then.
+func (c *Catalog) Quarantine(kind, subDir string) (fsat.Place, error) {
+	dir, name, err := c.Temp(kindOf(kind, subDir))
+	if full := name + "." + url.PathEscape(subDir); len(full) <= nameMax {
+		name = full
+	}
+	return fsat.Place{At: dir, Name: name}, err
+}
+
+// Quarantined lists the directories in quarantine that were at subDir.
+func (c *Catalog) Quarantined(kind, subDir string) ([]string, error) {
+	return c.Temporary(kindOf(kind, subDir))
+}
+
+// QuarantinedFrom returns the original path of a quarantined directory, if its name has
+// it.
+func QuarantinedFrom(name string) (subDir string, ok bool) {
+	_, escaped, ok := strings.Cut(name, ".")
+	if !ok || !strings.HasPrefix(name, DeletedKind) {
+		return "", false
+	}
+	subDir, err := url.PathUnescape(escaped)
+	return subDir, err == nil && volume.CheckSubDir(subDir) == nil
+}
 
 // Discard moves an entry of the catalog to the trash. A missing entry is success.
 func (c *Catalog) Discard(name string) error {

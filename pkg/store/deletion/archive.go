@@ -20,7 +20,7 @@ import (
 // archive quarantines the directory, then renames it to an unused name beside its old
 // path.
 func (d *Deletion) archive(ctx context.Context) (owned bool, err error) {
-	_, owned, err = d.quarantineOwned(ctx, catalog.ArchivingKind(d.Key.SubDir))
+	_, owned, err = d.quarantineOwned(ctx, catalog.KeptKind)
 	if err != nil || !owned {
 		return false, err
 	}
@@ -29,7 +29,7 @@ func (d *Deletion) archive(ctx context.Context) (owned bool, err error) {
 
 // finishArchive archives all that is quarantined, including by a call that was killed.
 func (d *Deletion) finishArchive(ctx context.Context) error {
-	names, err := d.Cat.Temporary(catalog.ArchivingKind(d.Key.SubDir))
+	names, err := d.Cat.Quarantined(catalog.KeptKind, d.ID.SubDir)
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func (d *Deletion) applyPolicy(ctx context.Context, policy volume.OnDelete) (own
 	case volume.OnDeleteArchive:
 		return d.archive(ctx)
 	}
-	name, owned, err := d.quarantineOwned(ctx, catalog.QuarantineKind(d.Key.SubDir))
+	name, owned, err := d.quarantineOwned(ctx, catalog.DeletedKind)
 	if err != nil || !owned {
 		return false, err
 	}

@@ -34,11 +34,10 @@ func (d *Deletion) quarantineOwned(ctx context.Context, kind string) (name strin
 // quarantine renames the volume's directory into TempDir and returns its name there, or
 // "" if there is no directory.
 func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, err error) {
-	temp, name, err := d.Cat.Temp(kind)
+	to, err := d.Cat.Quarantine(kind, d.ID.SubDir)
 	if err != nil {
 		return "", err
 	}
-	name = catalog.QuarantineName(name, d.ID.SubDir)
 	from, err := fsat.OpenPlace(d.Root, d.ID.SubDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -54,9 +53,9 @@ func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, er
 		return "", err
 	}
 	for range fsat.MaxLostRaces {
-		err = from.Rename(fsat.Place{At: temp, Name: name})
+		err = from.Rename(to)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESTALE) {
-			return name, err
+			return to.Name, err
 		}
 		// Already gone, or the reply to a successful rename was lost, or the client has
 		// an earlier volume's directory cached.
@@ -99,7 +98,7 @@ func (d *Deletion) discard(ctx context.Context, name string) error {
 }
 
 func (d *Deletion) discardQuarantined() error {
-	names, err := d.Cat.Temporary(catalog.QuarantineKind(d.Key.SubDir))
+	names, err := d.Cat.Quarantined(catalog.DeletedKind, d.ID.SubDir)
 	for _, name := range names {
 		err = errors.Join(err, d.Cat.DiscardQuarantined(d.ID.SubDir, path.Base(name)))
 	}

@@ -92,7 +92,7 @@ func tarball(ctx context.Context, x *session.Session, id volume.SnapshotID) erro
 		return err
 	}
 	t.Close()
-	name, owned, err := d.quarantineOwned(ctx, catalog.QuarantineKind(id.Name))
+	name, owned, err := d.quarantineOwned(ctx, catalog.DeletedKind)
 	if err != nil || !owned || name == "" {
 		return err
 	}

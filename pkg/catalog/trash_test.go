@@ -7,13 +7,22 @@ import (
 )
 
 func TestQuarantinedFrom(t *testing.T) {
-	const name = quarantine + "0123456789abcdef-1700000000000000000-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	cat, _ := open(t)
+	quarantine := func(subDir string) string {
+		t.Helper()
+		place, err := cat.Quarantine(DeletedKind, subDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return place.Name
+	}
 	for _, subDir := range []string{"pvc-1", "team/a.b", "é %2F/x"} {
-		if got, ok := QuarantinedFrom(QuarantineName(name, subDir)); !ok || got != subDir {
+		if got, ok := QuarantinedFrom(quarantine(subDir)); !ok || got != subDir {
 			t.Errorf("%q became %q, %v", subDir, got, ok)
 		}
 	}
-	for _, other := range []string{QuarantineName(name, strings.Repeat("é", 100)), name + "...", name + ".%2e%2e", name + ".%zz", "kept-1-X.data", "x"} {
+	const name = DeletedKind + "0123456789abcdef-1700000000000000000-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for _, other := range []string{quarantine(strings.Repeat("é", 100)), name + "...", name + ".%2e%2e", name + ".%zz", "kept-1-X.data", "x"} {
 		if got, ok := QuarantinedFrom(other); ok {
 			t.Errorf("%q is of %q", other, got)
 		}
