@@ -97,7 +97,20 @@ func (c *Catalog) Drop(d *Draft) error {
 //
 // Errors: those of CheckNotNested; there is no record then.
 func (c *Catalog) Publish(d *Draft) error {
-	err := c.publish(d)
+	err := c.rename(d)
+	switch {
+	case err != nil:
+		// Remove the parents that were made for it and that no other record needs.
+		err = errors.Join(err, c.Prune(d.record.SubDir), c.Drop(d))
+	case d.record.Shared != SharedVolume: // which lies in the shared directory
+		// The record is visible now: of two controllers that claim a directory and one
+		// below it, at least one sees the other. The rename has already shown that there
+		// was nothing below.
+		if err = c.checkAbove(d.record.SubDir); err != nil {
+			<-d.closed // as for Drop
+			err = errors.Join(err, c.Remove(d.record))
+		}
+	}
 	<-d.closed
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", d.record.SubDir, err)
@@ -105,35 +118,37 @@ func (c *Catalog) Publish(d *Draft) error {
 	return nil
 }
 
-func (c *Catalog) publish(d *Draft) error {
-	if err := c.publishAlone(d); err != nil {
-		// Remove the parents that were made for it and that no other record needs.
-		return errors.Join(err, c.Prune(d.record.SubDir), c.Drop(d))
-	}
-	// The record is visible now: of two controllers that claim a directory and one
-	// below it, at least one sees the other. The rename has already shown that there
-	// was nothing below.
-	if err := c.checkParents(d.record); err != nil {
-		<-d.closed // as for Drop
-		return errors.Join(err, c.Remove(d.record))
-	}
-	return nil
-}
-
-func (c *Catalog) publishAlone(d *Draft) error {
+// rename renames the draft's directory to the path of its record.
+func (c *Catalog) rename(d *Draft) error {
 	tmp, err := c.dir(TempDir, true)
 	if err != nil {
 		return err
 	}
 	for range fsat.MaxLostRaces {
-		err = c.renameDraft(tmp, d)
-		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		err = c.inParent(d.record.SubDir, func(dir int, name string) error { return fsat.Rename(int(tmp.Fd()), d.name, dir, name) })
+		switch {
+		case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
+			// A record, records below, or directories that a dead process left behind.
+			if err := c.clearLeftovers(d.record); err != nil {
+				return err
+			}
+		case fsat.IsGone(err):
+			if _, there := c.meta.Lstat(path.Join(TempDir, d.name)); errors.Is(there, fs.ErrNotExist) {
+				return c.unlessPublished(d, err)
+			}
+			above := path.Dir(d.record.SubDir)
+			if above == "." {
+				return asStale(err)
+			}
+			if mkErr := c.meta.MkdirAll(recordDir(above), dirMode); mkErr != nil && !errors.Is(mkErr, fs.ErrNotExist) {
+				return mkErr
+			}
+		default:
 			return err
 		}
-		// A record, records below, or directories that a dead process left behind.
-		if clearErr := c.clearLeftovers(d.record); clearErr != nil {
-			return clearErr
-		}
+	}
+	if fsat.IsGone(err) {
+		return err // its parents keep being pruned
 	}
 	return fmt.Errorf("directories keep appearing in its place: %w", unix.EBUSY)
 }

@@ -25,13 +25,15 @@ func (c *Catalog) clearLeftovers(r Record) error {
 	if err == nil {
 		return fs.ErrExist
 	}
-	if fsat.IsGone(err) {
-		err = c.checkParents(r)
+	if !fsat.IsGone(err) {
+		return err
 	}
-	if err == nil {
-		err = c.checkBelow(r.SubDir)
+	if r.Shared != SharedVolume { // which lies in the shared directory
+		if err := c.checkAbove(r.SubDir); err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := c.checkBelow(r.SubDir); err != nil {
 		return err
 	}
 	return c.sweep(r.SubDir)

@@ -15,11 +15,3 @@ const (
 func (r Record) IsVolume() bool {
 	return r.Name != "" && r.ArchiveOf == "" && r.Shared != SharedDirectory
 }
-
-// checkParents is checkAbove for the directory of a record.
-func (c *Catalog) checkParents(r Record) error {
-	if r.Shared == SharedVolume {
-		return nil // it lies in the shared directory
-	}
-	return c.checkAbove(r.SubDir)
-}

@@ -49,27 +49,6 @@ func (c *Catalog) Create(r Record) error {
 	return c.Publish(d)
 }
 
-// renameDraft renames the draft's directory to the path of its record.
-func (c *Catalog) renameDraft(tmp *os.File, d *Draft) (err error) {
-	for range fsat.MaxLostRaces {
-		err = c.inParent(d.record.SubDir, func(dir int, name string) error { return fsat.Rename(int(tmp.Fd()), d.name, dir, name) })
-		if !fsat.IsGone(err) {
-			return err
-		}
-		if _, there := c.meta.Lstat(path.Join(TempDir, d.name)); errors.Is(there, fs.ErrNotExist) {
-			return c.unlessPublished(d, err)
-		}
-		above := path.Dir(d.record.SubDir)
-		if above == "." {
-			return asStale(err)
-		}
-		if mkErr := c.meta.MkdirAll(recordDir(above), dirMode); mkErr != nil && !errors.Is(mkErr, fs.ErrNotExist) {
-			return mkErr
-		}
-	}
-	return err
-}
-
 // unlessPublished returns nil instead of the error if the record is in place: the reply
 // to an earlier rename was lost, and the request was retransmitted.
 func (c *Catalog) unlessPublished(d *Draft, err error) error {

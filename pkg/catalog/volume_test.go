@@ -52,14 +52,10 @@ func TestCreateWhoseReplyWasLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmp, err := cat.dir(TempDir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cat.renameDraft(tmp, &Draft{record: r, name: "renamed-away", bytes: b}); err != nil {
+	if err := cat.rename(&Draft{record: r, name: "renamed-away", bytes: b}); err != nil {
 		t.Errorf("its own record: %v", err)
 	}
-	if err := cat.renameDraft(tmp, &Draft{record: r, name: "renamed-away", bytes: append(b, ' ')}); !errors.Is(err, unix.ESTALE) {
+	if err := cat.rename(&Draft{record: r, name: "renamed-away", bytes: append(b, ' ')}); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("the record of another: %v, want ESTALE", err)
 	}
 }
