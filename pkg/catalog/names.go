@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
@@ -72,4 +73,10 @@ func (c *Catalog) ForgetDirectoryOf(name, subDir string) error {
 		err = c.meta.Remove(namePath(name))
 	}
 	return noteError(name, fsat.IgnoreNotExist(err))
+}
+
+func (c *Catalog) sameFile(a, b string) bool {
+	infoA, errA := c.meta.Lstat(a)
+	infoB, errB := c.meta.Lstat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }

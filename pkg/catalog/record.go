@@ -4,16 +4,21 @@
 package catalog
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// recordVersion is written into every record. docs/format.md says when it is raised
-// and how a record with a higher version is treated.
-const recordVersion = 1
+// Sharing is the role of a record for a directory that several volumes share.
+type Sharing string
+
+// A shared directory has a record that belongs to no volume, so that no volume can own
+// it, its parents or its content. The records of its volumes lie below that one, each
+// by the name of its volume.
+const (
+	SharedDirectory Sharing = "directory"
+	SharedVolume    Sharing = "volume"
+)
 
 // Record says who owns a directory. Fields are only ever added.
 type Record struct {
@@ -58,92 +63,29 @@ type Record struct {
 	unknown unknown
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *Record) UnmarshalJSON(b []byte) (err error) {
-	type plain Record
-	r.unknown, err = unmarshalFields(b, (*plain)(r))
-	return err
-}
-
-// MarshalJSON implements json.Marshaler.
-func (r Record) MarshalJSON() ([]byte, error) {
-	type plain Record
-	return marshalFields(plain(r), r.unknown)
-}
-
 // Same reports whether both are records of the same volume or archive. The record may
 // have changed, but not its name and creation time.
 func (r Record) Same(other Record) bool {
 	return r.Name == other.Name && r.ArchiveOf == other.ArchiveOf && r.Created.Equal(other.Created)
 }
 
-// BrokenError says that what was found instead of a record is not one, or not one that
-// this driver understands.
-type BrokenError struct {
-	Reason string
-	Err    error // volume.ErrNewerRecord, or nil
+// IsVolume reports whether this is the record of a volume.
+func (r Record) IsVolume() bool {
+	return r.Name != "" && r.ArchiveOf == "" && r.Shared != SharedDirectory
 }
 
-func (e *BrokenError) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("%v: %s", e.Err, e.Reason)
+// Claim that the volume was provisioned for, as namespace/name; empty if unknown.
+// Neither name has a slash in Kubernetes.
+func (r Record) Claim() string {
+	namespace, name := r.Metadata[volume.KeyPVCNamespace], r.Metadata[volume.KeyPVCName]
+	if namespace == "" || name == "" {
+		return ""
 	}
-	return e.Reason
+	return namespace + "/" + name
 }
 
-func (e *BrokenError) Unwrap() error { return e.Err }
-
-func encode(r Record) ([]byte, error) {
-	r.Version = recordVersion
-	return marshal(r)
-}
-
-// marshal encodes a record of any kind.
-func marshal(record any) ([]byte, error) {
-	b, err := json.MarshalIndent(record, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	return append(b, '\n'), nil
-}
-
-func decode(b []byte) (Record, error) {
-	var r Record
-	if err := unmarshal(b, &r); err != nil {
-		return Record{}, err
-	}
-	if r.Name == "" || r.SubDir == "" {
-		return Record{}, &BrokenError{Reason: "record without a name or a directory"}
-	}
-	if _, err := volume.ParseOnDelete(string(r.OnDelete)); err != nil {
-		return Record{}, &BrokenError{Reason: err.Error()} // or the directory would be deleted
-	}
-	return r, nil
-}
-
-// unmarshal decodes a record of any kind.
-func unmarshal(b []byte, record any) error {
-	var format struct{ Version int }
-	if err := json.Unmarshal(b, &format); err != nil {
-		return &BrokenError{Reason: fmt.Sprintf("not a record: %v", err)}
-	}
-	if format.Version > recordVersion {
-		return &BrokenError{fmt.Sprintf("it has version %d, this driver knows up to %d", format.Version, recordVersion), volume.ErrNewerRecord}
-	}
-	if format.Version < 1 {
-		return &BrokenError{Reason: fmt.Sprintf("record version %d, the first is 1", format.Version)}
-	}
-	if err := json.Unmarshal(b, record); err != nil {
-		return &BrokenError{Reason: fmt.Sprintf("not a record: %v", err)}
-	}
-	return nil
-}
-
-// decodeOf is decode that checks which directory the record is of.
-func decodeOf(b []byte, subDir string) (Record, error) {
-	r, err := decode(b)
-	if err == nil && r.SubDir != subDir {
-		err = &BrokenError{Reason: fmt.Sprintf("it is the record of %q", r.SubDir)}
-	}
-	return r, err
+// SameClaim reports whether both are volumes of the same claim of the same cluster;
+// false if either is unknown.
+func (r Record) SameClaim(other Record) bool {
+	return r.Claim() != "" && r.Claim() == other.Claim() && r.ClusterID != "" && r.ClusterID == other.ClusterID
 }

@@ -6,12 +6,54 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nfs-csi/nfs-csi/pkg/fsat"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
+
+// CheckNotNested returns volume.ErrOwned when the directory lies in that of another
+// live volume or contains one.
+func (c *Catalog) CheckNotNested(subDir string) error {
+	if err := c.checkAbove(subDir); err != nil {
+		return err
+	}
+	return c.checkBelow(subDir)
+}
+
+func (c *Catalog) checkAbove(subDir string) error {
+	for dir := path.Dir(subDir); dir != "." && dir != "/"; dir = path.Dir(dir) {
+		_, err := c.meta.Lstat(RecordPath(dir))
+		if err == nil {
+			return fmt.Errorf("%w: %s lies in the volume %s", volume.ErrOwned, subDir, dir)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("look for volumes above %s: %w", subDir, err)
+		}
+	}
+	return nil
+}
+
+func (c *Catalog) checkBelow(subDir string) error {
+	below := recordDir(subDir)
+	err := fs.WalkDir(c.meta.FS(), below, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case d.Name() == volume.RecordFile && path.Dir(p) != below:
+			return fmt.Errorf("%w: %s holds the volume %s", volume.ErrOwned, subDir, strings.TrimPrefix(path.Dir(p), volumesDir+"/"))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for volumes below %s: %w", subDir, err)
+	}
+	return nil
+}
 
 // CheckNotNestedExport is Catalog.CheckNotNestedExport for an export whose disk is too
 // full for a catalog.
