@@ -25,7 +25,6 @@ type Claim struct {
 	busy func(session.Key) error
 
 	rec   catalog.Record // in the catalog, once taken
-	id    volume.ID      // in rec
 	isNew bool           // this call created rec
 }
 
@@ -49,7 +48,8 @@ func (c *Claim) Take(ctx context.Context) error {
 		}
 		err = c.write(ctx)
 		if err == nil {
-			return c.setRecord(c.want, true)
+			c.rec, c.isNew = c.want, true
+			return nil
 		}
 		if errors.Is(err, fs.ErrExist) { // another controller created it, and may have deleted it since
 			have, err = c.Cat.Read(c.want.SubDir)
@@ -58,15 +58,12 @@ func (c *Claim) Take(ctx context.Context) error {
 	if err == nil {
 		err = SameRequest(have, c.want, c.req.Size)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = Of(have) // before anything is made for a record without a valid ID
 	}
-	return c.setRecord(have, false)
-}
-
-func (c *Claim) setRecord(rec catalog.Record, isNew bool) (err error) {
-	c.rec, c.isNew = rec, isNew
-	c.id, err = idOf(rec)
+	if err == nil {
+		c.rec, c.isNew = have, false
+	}
 	return err
 }
 
@@ -86,7 +83,8 @@ func (c *Claim) takeDraft(ctx context.Context, draft *catalog.Draft) error {
 	if err != nil {
 		return err
 	}
-	return c.setRecord(c.want, true)
+	c.rec, c.isNew = c.want, true
+	return nil
 }
 
 // write reserves the volume's name, then creates the record.
@@ -211,11 +209,11 @@ func TakeBack(x *session.Session, rec catalog.Record) error {
 
 // forget removes the reservation of the name, then the record.
 func forget(x *session.Session, rec catalog.Record) error {
-	id, err := idOf(rec)
+	v, err := Of(rec)
 	if err != nil {
 		return err
 	}
-	if err := ForgetName(x.Cat, rec, id); err != nil {
+	if err := ForgetName(x.Cat, rec, v.ID); err != nil {
 		return err
 	}
 	return x.Cat.Remove(rec)

@@ -34,7 +34,10 @@ func (c *Claim) Make(ctx context.Context) (Volume, error) {
 	if err := c.confirm(ctx, exists); err != nil {
 		return Volume{}, err
 	}
-	made := Volume{ID: c.id, Capacity: c.rec.Capacity}
+	made, err := Of(c.rec)
+	if err != nil {
+		return Volume{}, err
+	}
 	unfinished := exists && isUnfinished(c.rec, info)
 	switch {
 	case !exists || unfinished:

@@ -39,19 +39,22 @@ func SharedPath(id volume.ID) string { return path.Join(id.SubDir, id.Name) }
 
 // makeShared creates the shared directory, if it is missing, and the volume.
 func (c *Claim) makeShared(ctx context.Context) (Volume, error) {
-	id, err := idOf(c.want)
+	made, err := Of(c.want)
 	if err != nil {
 		return Volume{}, err
 	}
 	dir := *c
-	dir.want = sharedDirectory(c.want, id)
+	dir.want = sharedDirectory(c.want, made.ID)
 	if _, err := dir.Make(ctx); err != nil {
 		return Volume{}, err
 	}
 	if err := c.Take(ctx); err != nil {
 		return Volume{}, err
 	}
-	return Volume{ID: c.id, Capacity: c.rec.Capacity}, c.confirm(ctx, false)
+	if made, err = Of(c.rec); err != nil {
+		return Volume{}, err
+	}
+	return made, c.confirm(ctx, false)
 }
 
 // sharedDirectory returns the record of the directory, given that of one of its volumes.

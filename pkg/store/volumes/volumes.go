@@ -59,16 +59,11 @@ type Volume struct {
 
 // Of returns the volume of a record.
 func Of(rec catalog.Record) (Volume, error) {
-	id, err := idOf(rec)
-	return Volume{ID: id, Capacity: rec.Capacity}, err
-}
-
-func idOf(rec catalog.Record) (volume.ID, error) {
 	id, err := volume.ParseID(rec.ID)
 	if err != nil {
-		return volume.ID{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
+		return Volume{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
 	}
-	return id, nil
+	return Volume{ID: id, Capacity: rec.Capacity}, nil
 }
 
 // Record returns the record of the requested volume.
