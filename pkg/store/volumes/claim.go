@@ -67,26 +67,6 @@ func (c *Claim) Take(ctx context.Context) error {
 	return err
 }
 
-// takeDraft is Take with an optional draft of the record. A draft is published without
-// looking for a record first: publishing fails if there is one.
-func (c *Claim) takeDraft(ctx context.Context, draft *catalog.Draft) error {
-	if draft == nil {
-		return c.Take(ctx)
-	}
-	if err := c.Step(ctx, "place record"); err != nil {
-		return errors.Join(err, c.Cat.Drop(draft))
-	}
-	err := c.Cat.Publish(draft)
-	if errors.Is(err, fs.ErrExist) {
-		return c.Take(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	c.rec, c.isNew = c.want, true
-	return nil
-}
-
 // write reserves the volume's name, then creates the record.
 func (c *Claim) write(ctx context.Context) error {
 	if err := c.checkFree(ctx); err != nil {
@@ -133,28 +113,6 @@ func (c *Claim) checkFree(ctx context.Context) error {
 	}
 	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
 		return c.Cat.CheckNotNestedExport(c.want.SubDir)
-	}
-	return nil
-}
-
-// confirm checks, after the record is written, that it may stay. exists tells whether the
-// directory was found before.
-func (c *Claim) confirm(ctx context.Context, exists bool) error {
-	if c.isNew && exists {
-		if err := c.revalidate(); err != nil {
-			return err
-		}
-	}
-	if !c.isNew && exists && !c.rec.Adopted || c.rec.Shared == catalog.SharedDirectory {
-		return nil
-	}
-	if !c.isNew && c.rec.Adopted && c.rec.ReusedFrom == "" {
-		if err := c.recheckReuseNote(); err != nil {
-			return err
-		}
-	}
-	if err := c.CheckOnlyOne(ctx); err != nil {
-		return errors.Join(err, c.yieldName(ctx, err))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package volumes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -10,6 +11,22 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
+
+// Volume is an existing volume.
+type Volume struct {
+	ID volume.ID
+	// Capacity in bytes, 0 if the request set none.
+	Capacity int64
+}
+
+// Of returns the volume of a record.
+func Of(rec catalog.Record) (Volume, error) {
+	id, err := volume.ParseID(rec.ID)
+	if err != nil {
+		return Volume{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
+	}
+	return Volume{ID: id, Capacity: rec.Capacity}, nil
+}
 
 // Make creates the volume, or finds the one that an earlier call created. A directory of
 // the volume's name that no volume owns is adopted unchanged.
@@ -48,32 +65,6 @@ func (c *Claim) Make(ctx context.Context) (Volume, error) {
 	return made, nil
 }
 
-// complete creates the directory of the record, or finishes an unfinished one.
-func (c *Claim) complete(ctx context.Context, unfinished bool) error {
-	var made bool
-	var err error
-	if unfinished {
-		err = finishDirectory(ctx, c.Session, c.rec)
-	} else {
-		made, err = makeDirectory(ctx, c.Session, c.rec)
-	}
-	if err != nil {
-		incomplete := unfinished || errors.Is(err, volume.ErrRefused)
-		if (c.isNew || incomplete && c.rec.Shared == "") && ctx.Err() == nil {
-			// The caller may never retry: leave no record without a directory.
-			err = errors.Join(err, TakeBack(c.Session, c.rec))
-		}
-		return err
-	}
-	switch {
-	case !c.isNew:
-		return c.restoreRecord(ctx)
-	case !made:
-		return c.recheckAdoptable(ctx)
-	}
-	return nil
-}
-
 // statAndDraft looks for the directory. It probably does not exist, so a draft of its
 // record is written concurrently if the directory has the volume's name.
 func (c *Claim) statAndDraft(ctx context.Context) (exists bool, info fs.FileInfo, draft *catalog.Draft, err error) {
@@ -105,4 +96,72 @@ func (c *Claim) statAndDraft(ctx context.Context) (exists bool, info fs.FileInfo
 		exists, info, err = fsat.DirectoryNow(c.Root, c.want.SubDir)
 	}
 	return exists, info, nil, err
+}
+
+// takeDraft is Take with an optional draft of the record. A draft is published without
+// looking for a record first: publishing fails if there is one.
+func (c *Claim) takeDraft(ctx context.Context, draft *catalog.Draft) error {
+	if draft == nil {
+		return c.Take(ctx)
+	}
+	if err := c.Step(ctx, "place record"); err != nil {
+		return errors.Join(err, c.Cat.Drop(draft))
+	}
+	err := c.Cat.Publish(draft)
+	if errors.Is(err, fs.ErrExist) {
+		return c.Take(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	c.rec, c.isNew = c.want, true
+	return nil
+}
+
+// confirm checks, after the record is written, that it may stay. exists tells whether the
+// directory was found before.
+func (c *Claim) confirm(ctx context.Context, exists bool) error {
+	if c.isNew && exists {
+		if err := c.revalidate(); err != nil {
+			return err
+		}
+	}
+	if !c.isNew && exists && !c.rec.Adopted || c.rec.Shared == catalog.SharedDirectory {
+		return nil
+	}
+	if !c.isNew && c.rec.Adopted && c.rec.ReusedFrom == "" {
+		if err := c.recheckReuseNote(); err != nil {
+			return err
+		}
+	}
+	if err := c.CheckOnlyOne(ctx); err != nil {
+		return errors.Join(err, c.yieldName(ctx, err))
+	}
+	return nil
+}
+
+// complete creates the directory of the record, or finishes an unfinished one.
+func (c *Claim) complete(ctx context.Context, unfinished bool) error {
+	var made bool
+	var err error
+	if unfinished {
+		err = finishDirectory(ctx, c.Session, c.rec)
+	} else {
+		made, err = makeDirectory(ctx, c.Session, c.rec)
+	}
+	if err != nil {
+		incomplete := unfinished || errors.Is(err, volume.ErrRefused)
+		if (c.isNew || incomplete && c.rec.Shared == "") && ctx.Err() == nil {
+			// The caller may never retry: leave no record without a directory.
+			err = errors.Join(err, TakeBack(c.Session, c.rec))
+		}
+		return err
+	}
+	switch {
+	case !c.isNew:
+		return c.restoreRecord(ctx)
+	case !made:
+		return c.recheckAdoptable(ctx)
+	}
+	return nil
 }

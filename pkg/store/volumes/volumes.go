@@ -4,7 +4,6 @@ package volumes
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -48,22 +47,6 @@ func (s *Source) String() string {
 		return "volume " + id.String()
 	}
 	return "snapshot " + s.Snapshot.String()
-}
-
-// Volume is an existing volume.
-type Volume struct {
-	ID volume.ID
-	// Capacity in bytes, 0 if the request set none.
-	Capacity int64
-}
-
-// Of returns the volume of a record.
-func Of(rec catalog.Record) (Volume, error) {
-	id, err := volume.ParseID(rec.ID)
-	if err != nil {
-		return Volume{}, fmt.Errorf("record of %s: %w", rec.SubDir, err)
-	}
-	return Volume{ID: id, Capacity: rec.Capacity}, nil
 }
 
 // Record returns the record of the requested volume.
