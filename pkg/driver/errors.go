@@ -62,7 +62,7 @@ func mapping() []struct {
 		{volume.ErrWritten, codes.FailedPrecondition, "stop what writes to the volumes of the group, or set writes: allow in the class"},
 		{volume.ErrInUse, codes.FailedPrecondition, "it can be deleted when the copy is done"},
 		{errExclusive, codes.FailedPrecondition, ""},
-		{volume.ErrAccessDenied, codes.PermissionDenied, "check the export's list of clients and its sec= option"},
+		{volume.ErrAccessDenied, codes.PermissionDenied, "check the export's list of clients and its sec= option; if it admits only nodes or privileged ports, the controller needs the component host-network"},
 		{volume.ErrRefused, codes.PermissionDenied, ""},
 		{volume.ErrToken, codes.Aborted, "start again without a token"},
 		{volume.ErrStale, codes.Unavailable, "the next call remounts it"},
