@@ -191,6 +191,22 @@ func TestTakeoverMayWriteItsJournal(t *testing.T) {
 	}
 }
 
+// TestTakeoverReadsSecrets: csi-driver-nfs's controller may read the secret that a class
+// names in any namespace.
+func TestTakeoverReadsSecrets(t *testing.T) {
+	binding := decodeOf[rbacv1.ClusterRoleBinding](t, takeover, "ClusterRoleBinding", "nfs-csi-provisioner-secrets")
+	if binding.RoleRef.Kind != "ClusterRole" || binding.RoleRef.Name != "nfs-csi-provisioner-secrets" {
+		t.Errorf("it binds %v", binding.RoleRef)
+	}
+	if s := binding.Subjects; len(s) != 1 || s[0].Kind != rbacv1.ServiceAccountKind || s[0].Name != "nfs-csi-controller" || s[0].Namespace != "nfs-csi" {
+		t.Errorf("it is bound to %v", s)
+	}
+	role := decodeOf[rbacv1.ClusterRole](t, takeover, "ClusterRole", "nfs-csi-provisioner-secrets")
+	if r := role.Rules; len(r) != 1 || !slices.Equal(r[0].Resources, []string{"secrets"}) || !slices.Equal(r[0].Verbs, []string{"get"}) {
+		t.Errorf("it allows %v", r)
+	}
+}
+
 // TestControllerSharesItsSocket checks that both containers see the socket at the path
 // in their flags.
 func TestControllerSharesItsSocket(t *testing.T) {
