@@ -34,34 +34,39 @@ func compose(t *testing.T, components ...string) (dir string) {
 	return dir
 }
 
-// Where pods may have inline volumes, kubelet must not change the owners and modes of
-// their files, under whatever name and in whatever order the driver is installed.
+// TestInlineVolumesKeepTheirOwners: where inline volumes are mounted, kubelet must not change
+// the owners and modes of their files, whatever the driver's name and the order of the
+// components. After a takeover they are refused until something is listed.
 func TestInlineVolumesKeepTheirOwners(t *testing.T) {
 	const nfs, other = "nfs.csi.internal", "nfs.csi.k8s.io"
 	for _, tt := range []struct {
 		name       string
 		components []string
-		inline     bool
+		// declared in the CSIDriver, and mounted by the node plugin.
+		declared, mounted bool
 	}{
-		{nfs, nil, false},
-		{other, []string{"csi-driver-nfs"}, false},
-		{nfs, []string{"ephemeral"}, true},
-		{other, []string{"csi-driver-nfs", "ephemeral"}, true},
-		{other, []string{"ephemeral", "csi-driver-nfs"}, true},
-		{other, []string{"expansion", "ephemeral", "snapshots", "csi-driver-nfs", "cluster-id"}, true},
+		{nfs, nil, false, false},
+		{other, []string{"csi-driver-nfs"}, true, false},
+		{nfs, []string{"ephemeral"}, true, true},
+		{other, []string{"csi-driver-nfs", "ephemeral"}, true, true},
+		{other, []string{"ephemeral", "csi-driver-nfs"}, true, true},
+		{other, []string{"expansion", "ephemeral", "snapshots", "csi-driver-nfs", "cluster-id"}, true, true},
 	} {
 		t.Run(strings.Join(tt.components, ","), func(t *testing.T) {
 			dir := compose(t, tt.components...)
 			spec := decodeOf[storagev1.CSIDriver](t, dir, "CSIDriver", tt.name).Spec
-			policy, inline := storagev1.FileFSGroupPolicy, slices.Contains(spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)
-			if tt.inline {
+			policy, modes := storagev1.FileFSGroupPolicy, []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+			if tt.mounted {
 				policy = storagev1.NoneFSGroupPolicy
 			}
-			if inline != tt.inline || *spec.PodInfoOnMount != tt.inline || *spec.FSGroupPolicy != policy {
-				t.Errorf("inline volumes are %v, podInfoOnMount %v, fsGroupPolicy %s", inline, *spec.PodInfoOnMount, *spec.FSGroupPolicy)
+			if tt.declared {
+				modes = append(modes, storagev1.VolumeLifecycleEphemeral)
+			}
+			if !slices.Equal(spec.VolumeLifecycleModes, modes) || *spec.PodInfoOnMount != tt.declared || *spec.FSGroupPolicy != policy {
+				t.Errorf("volumeLifecycleModes are %v, podInfoOnMount %v, fsGroupPolicy %s", spec.VolumeLifecycleModes, *spec.PodInfoOnMount, *spec.FSGroupPolicy)
 			}
 			plugin := container(t, decodeOf[appsv1.DaemonSet](t, dir, "DaemonSet", "nfs-csi-node").Spec.Template.Spec, "nfsplugin")
-			if slices.Contains(plugin.Args, "--enable-ephemeral") != tt.inline {
+			if slices.Contains(plugin.Args, "--enable-ephemeral") != tt.mounted {
 				t.Errorf("the node plugin has %q", plugin.Args)
 			}
 		})
