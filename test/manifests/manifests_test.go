@@ -103,8 +103,8 @@ func TestControllerNeedsNothingOfTheHost(t *testing.T) {
 		t.Error("the controller shares a namespace with the host")
 	}
 	for _, v := range pod.Volumes {
-		if v.EmptyDir == nil {
-			t.Errorf("volume %s is not an emptyDir", v.Name)
+		if v.EmptyDir == nil && v.Projected == nil {
+			t.Errorf("volume %s is neither an emptyDir nor projected", v.Name)
 		}
 	}
 	ports := map[int32]string{}
