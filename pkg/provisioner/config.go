@@ -31,6 +31,9 @@ type Config struct {
 	// JournalNamespace and JournalName are those of the ConfigMap with the unfinished
 	// volumes. No other provisioner may use it.
 	JournalNamespace, JournalName string
+	// CleanupLimit is for how long the volume of a deleted claim is followed up that the
+	// driver does not answer for, 24h by default.
+	CleanupLimit time.Duration
 
 	Settings
 	// Node to serve, where each node has a provisioner; zero for the whole cluster.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -106,6 +107,75 @@ func TestWhatCannotBeCleanedUpIsReported(t *testing.T) {
 	})
 	w.run()
 	w.awaitEvent("ProvisioningCleanupFailed", "Internal: the server is down; next try in ")
+	w.awaitVolume("pvc-uid-data")
+}
+
+// One volume that the driver is slow to answer for holds up no other.
+func TestCleanupsRunConcurrently(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	created := make(chan struct{}, 10)
+	w.driver.OnCreate(func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		response, err := next()
+		created <- struct{}{}
+		<-ctx.Done()
+		return response, err
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		w.createClaim(testClaim(name))
+		<-created
+	}
+	w.kill()
+	for _, name := range []string{"a", "b", "c"} {
+		w.deleteClaim(name)
+	}
+	// Whichever is first waits for the others.
+	var waiting atomic.Int32
+	all := make(chan struct{})
+	w.driver.OnCreate(func(ctx context.Context, _ *csi.CreateVolumeRequest, next func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		if waiting.Add(1) == 3 {
+			close(all)
+		}
+		select {
+		case <-all:
+			return next()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	w.run()
+	for _, name := range []string{"a", "b", "c"} {
+		w.awaitVolume("pvc-uid-" + name)
+	}
+}
+
+func TestCleanupEnds(t *testing.T) {
+	w := newWorld(t, func(config *Config) { config.CleanupLimit = time.Millisecond }, testClass(nil))
+	w.dieAfterCreate(testClaim("data"))
+	w.deleteClaim("data")
+	w.driver.OnCreate(func(context.Context, *csi.CreateVolumeRequest, func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		return nil, status.Error(codes.Unavailable, "the server is down")
+	})
+	w.run()
+	w.awaitEvent("ProvisioningCleanupFailed", "the server is down")
+	w.awaitEvent("ProvisioningCleanupAbandoned", "cleanup ended after 1ms; volume pvc-uid-data may be left at CSI driver nfs.example: ")
+	w.awaitEmptyJournal()
+	if deletes := w.driver.Deletes(); len(deletes) != 0 {
+		t.Errorf("deleted: %v", deletes)
+	}
+}
+
+// Only its PersistentVolume is missing: the API server may accept it after a day.
+func TestCleanupOfAnUnsavedVolumeDoesNotEnd(t *testing.T) {
+	class := testClass(nil)
+	class.ReclaimPolicy = new(corev1.PersistentVolumeReclaimRetain)
+	w := newWorld(t, func(config *Config) { config.CleanupLimit = time.Millisecond }, class)
+	r := w.refusal(invalid())
+	w.createClaim(testClaim("data"))
+	w.awaitEvent("ProvisioningFailed", "is kept")
+	w.deleteClaim("data")
+	w.awaitEvent("ProvisioningCleanupFailed", "is kept")
+	w.awaitRefused(r, 3)
+	r.allow()
 	w.awaitVolume("pvc-uid-data")
 }
 

@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ import (
 
 // abandonGrace is how long abandoned calls may take to return.
 const abandonGrace = 2 * time.Second
+
+// cleanupLimit is the default of Config.CleanupLimit.
+const cleanupLimit = 24 * time.Hour
 
 // ErrDrainTimeout is wrapped when operations under way were abandoned.
 var ErrDrainTimeout = errors.New("operations under way did not finish in time")
@@ -125,6 +129,7 @@ func (p *Provisioner) newVolumes(entries *journal.Journal, events record.EventRe
 		Sources: p.sources, Protection: p.protection, Journal: entries, Events: events, Metrics: p.metrics,
 		Options: p.config.Options, Topology: p.config.Topology,
 		Retries: p.retries, RetryMax: p.config.RetryMax,
+		CleanupLimit: cmp.Or(p.config.CleanupLimit, cleanupLimit),
 	})
 }
 

@@ -9,14 +9,21 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/workers"
 )
 
-const cleanupInterval = time.Second
+const (
+	cleanupInterval = time.Second
+	// cleanupWorkers bounds the calls of cleanups: the driver may need as long for each
+	// as it is given.
+	cleanupWorkers = 10
+)
 
 // cleaner finishes the unfinished volumes that no claim leads to any more.
 type cleaner struct {
@@ -24,12 +31,14 @@ type cleaner struct {
 	calls   calls
 	saver   *saver
 	tracker *tracker
+	backlog backlog
 }
 
 // Run cleans up after claims and processes that are gone, until ctx ends. The caches
 // must be filled.
 func (c *cleaner) Run(ctx context.Context) {
-	due := map[string]time.Time{}
+	queue := workqueue.NewTyped[string]()
+	defer workers.Start(ctx, queue, cleanupWorkers, func(_ context.Context, name string) { c.follow(name) })()
 	tick := time.NewTicker(cleanupInterval)
 	defer tick.Stop()
 	for {
@@ -39,18 +48,20 @@ func (c *cleaner) Run(ctx context.Context) {
 		case now := <-tick.C:
 			entries := c.config.Journal.Entries()
 			c.tracker.observe(now, entries)
-			for name := range due {
-				if _, found := entries[name]; !found {
-					delete(due, name)
-				}
-			}
+			c.backlog.retain(entries)
 			for name := range entries {
-				if ctx.Err() == nil && now.After(due[name]) && c.tracker.busy.start(name) {
-					due[name] = now.Add(c.check(name))
-					c.tracker.busy.end(name)
+				if c.backlog.due(name, now) {
+					queue.Add(name)
 				}
 			}
 		}
+	}
+}
+
+func (c *cleaner) follow(name string) {
+	if c.backlog.due(name, time.Now()) && c.tracker.busy.start(name) {
+		defer c.tracker.busy.end(name)
+		c.backlog.postpone(name, time.Now().Add(c.check(name)))
 	}
 }
 
@@ -82,13 +93,31 @@ func (c *cleaner) check(name string) time.Duration {
 	case remains == plan.RemainsElsewhere:
 		err = c.undo(ctx, creation)
 	}
-	if err != nil {
-		delay := c.config.Retries.When(name)
-		c.report(creation.Template.Spec.ClaimRef, plan.Retried(err, delay))
-		return delay
+	if err == nil {
+		c.config.Retries.Forget(name)
+		c.backlog.succeeded(name)
+		return 0
 	}
+	orphaned := remains == plan.RemainsOrphaned || remains == plan.RemainsElsewhere
+	if orphaned && creation.Response == nil && c.backlog.failed(name) > c.config.CleanupLimit {
+		c.abandon(creation, err)
+		return 0
+	}
+	delay := c.config.Retries.When(name)
+	c.report(creation.Template.Spec.ClaimRef, plan.Retried(err, delay))
+	return delay
+}
+
+// abandon ends the cleanup of a volume that the driver has not answered for. A created
+// volume is kept until its PersistentVolume can be saved.
+func (c *cleaner) abandon(creation *plan.Creation, err error) {
+	name, claim := creation.Request.GetName(), creation.Template.Spec.ClaimRef
+	err = fmt.Errorf("cleanup ended after %s; volume %s may be left at CSI driver %s: %w", c.config.CleanupLimit, name, c.config.Cluster.Driver.DriverName, err)
+	klog.FromContext(c.config.Base).Error(err, "Abandoned unfinished volume", logkeys.PV, name,
+		logkeys.PVC, klog.KRef(claim.Namespace, claim.Name), logkeys.Since, creation.Since())
+	c.config.Events.Event(claim, corev1.EventTypeWarning, "ProvisioningCleanupAbandoned", err.Error())
 	c.config.Retries.Forget(name)
-	return 0
+	c.tracker.end(creation)
 }
 
 // remains reads the caches first: most entries are of volumes that are saved.

@@ -46,4 +46,6 @@ type Config struct {
 	// Retries delays failed cleanups, by volume name, up to RetryMax.
 	Retries  workqueue.TypedRateLimiter[string]
 	RetryMax time.Duration
+	// CleanupLimit bounds how long a cleanup may fail that the driver has not answered.
+	CleanupLimit time.Duration
 }
