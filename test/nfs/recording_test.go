@@ -166,10 +166,8 @@ func readAllowances(t *testing.T, page, heading string) (rows []*allowance) {
 	return rows
 }
 
-// check fails the test on a difference that no row allows, and on a row without a
-// difference.
-func check(t *testing.T, found []difference, rows []*allowance) {
-	t.Helper()
+// complaints are the differences that no row allows, and the rows without a difference.
+func complaints(found []difference, rows []*allowance) (list []string) {
 	for _, d := range found {
 		allowed := false
 		for _, row := range rows {
@@ -178,14 +176,15 @@ func check(t *testing.T, found []difference, rows []*allowance) {
 			}
 		}
 		if !allowed {
-			t.Errorf("not in the table:\n%s", d)
+			list = append(list, fmt.Sprintf("not in the table:\n%s", d))
 		}
 	}
 	for _, row := range rows {
 		if !row.used {
-			t.Errorf("no longer differs:\n%s", row.difference)
+			list = append(list, fmt.Sprintf("no longer differs:\n%s", row.difference))
 		}
 	}
+	return list
 }
 
 func TestRecordingIsReadWithoutNFS(t *testing.T) {
@@ -210,6 +209,10 @@ func TestRecordingIsReadWithoutNFS(t *testing.T) {
 		if got := slices.ContainsFunc(rows, func(r *allowance) bool { return r.allows(d) }); got != want {
 			t.Errorf("%s: allowed %v, want %v", d, got, want)
 		}
+	}
+	said := strings.Join(complaints([]difference{{"create v1", "id 1#", "id 1#delete"}, {"delete v1", "ok", "error Internal"}}, rows), "\n")
+	if want := "not in the table:\n| `delete v1` | `ok` | `error Internal` | reason |\nno longer differs:\n| `tree` | - | `new` | reason |"; said != want {
+		t.Errorf("complaints are\n%s\nwant\n%s", said, want)
 	}
 	got := compare("create v", []string{"ok", "id 1", "context a=1 b=2"}, []string{"ok", "id 1", "context b=3 c=4"})
 	want := []difference{{"create v", "context a=1", ""}, {"create v", "context b=2", "context b=3"}, {"create v", "", "context c=4"}}
