@@ -175,7 +175,8 @@ func (c *Catalog) rename(d *Draft) error {
 			if above == "." {
 				return asStale(err)
 			}
-			if mkErr := c.meta.MkdirAll(recordDir(above), dirMode); mkErr != nil && !errors.Is(mkErr, fs.ErrNotExist) {
+			// What others made or pruned in between is for the next attempt.
+			if mkErr := c.meta.MkdirAll(recordDir(above), dirMode); mkErr != nil && !errors.Is(mkErr, fs.ErrExist) && !errors.Is(mkErr, fs.ErrNotExist) {
 				return mkErr
 			}
 		default:
