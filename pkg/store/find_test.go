@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
+	"github.com/nfs-csi/nfs-csi/pkg/store/session"
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
@@ -132,5 +133,24 @@ func TestCapacityWithoutACatalog(t *testing.T) {
 	l.put(t, ".nfs-csi") // a file
 	if free, err := l.Capacity(t.Context(), l.export, nil); err != nil || free <= 0 {
 		t.Errorf("%d bytes, %v", free, err)
+	}
+}
+
+func TestRecordWithoutAValidIDIsRefused(t *testing.T) {
+	l := newLab(t)
+	l.create(t, "pvc-1")
+	rec := l.record(t, "pvc-1")
+	rec.ID = "none"
+	if err := l.onCatalog(t, func(x *session.Session) error { return x.Cat.Replace(rec) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(l.dir, "pvc-1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Create(t.Context(), l.request("pvc-1")); !errors.Is(err, volume.ErrForeignID) {
+		t.Errorf("got %v, want ErrForeignID", err)
+	}
+	if _, err := os.Lstat(filepath.Join(l.dir, "pvc-1")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory was made for it: %v", err)
 	}
 }
