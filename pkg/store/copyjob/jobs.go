@@ -180,8 +180,14 @@ func (j *Jobs[I, T]) start(req Request[I], work func(context.Context, Task) (T, 
 	j.pool.exports.Go(func() {
 		defer j.pool.jobs.Done()
 		defer cancel(nil)
-		started.err = session.Recover(ctx, func() (err error) {
-			started.result, err = started.work(ctx, j.pool.slots, work)
+		started.err = session.Recover(ctx, func() error {
+			slot := j.pool.slots.join(serversOf(req.Sources)+" to "+req.Key.Export.Server, req.Volume, started.progress.Moves)
+			started.slot.Store(slot)
+			defer slot.leave()
+			err := slot.wait(ctx)
+			if err == nil {
+				started.result, err = work(ctx, Task{&started.progress, slot.pause})
+			}
 			return err
 		})
 		if cause := context.Cause(ctx); started.err != nil && cause != nil {
@@ -190,16 +196,6 @@ func (j *Jobs[I, T]) start(req Request[I], work func(context.Context, Task) (T, 
 		j.ended(started)
 	})
 	return started
-}
-
-func (j *job[I, T]) work(ctx context.Context, slots *slots, work func(context.Context, Task) (T, error)) (result T, err error) {
-	slot := slots.join(serversOf(j.Sources)+" to "+j.Key.Export.Server, j.Volume, j.progress.Moves)
-	j.slot.Store(slot)
-	defer slot.leave()
-	if err := slot.wait(ctx); err != nil {
-		return result, err
-	}
-	return work(ctx, Task{&j.progress, slot.pause})
 }
 
 // ended forgets the job unless it has failed and no caller has seen that.
