@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -31,18 +30,12 @@ func IsGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is
 
 // Open opens an entry of a directory. O_NOFOLLOW and O_CLOEXEC are always set.
 func Open(dir int, name string, flags int, perm uint32) (fd int, err error) {
-	if fd, err = open(dir, name, flags, perm); err != nil {
-		return -1, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	return fd, nil
+	err = onPath("open", name, func() (err error) { fd, err = open(dir, name, flags, perm); return err })
+	return fd, err
 }
 
 func open(dir int, name string, flags int, perm uint32) (fd int, err error) {
-	err = Restart(func() error {
-		fd, err = unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
-		return err
-	})
-	return fd, err
+	return unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
 }
 
 // OpenBeneath opens a path below a directory one component after the other: an NFS
@@ -52,24 +45,20 @@ func OpenBeneath(dir int, name string, flags int) (fd int, err error) {
 	if !filepath.IsLocal(name) {
 		return -1, &os.PathError{Op: "open", Path: name, Err: unix.EXDEV}
 	}
-	at := dir
-	parents, last := path.Split(name)
-	for parent := range strings.FieldsFuncSeq(parents, func(r rune) bool { return r == '/' }) {
-		next, err := open(at, parent, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if at != dir {
-			err = errors.Join(err, unix.Close(at))
+	fd = dir
+	names := strings.FieldsFunc(name, func(r rune) bool { return r == '/' })
+	for i, step := range names {
+		parent, how := fd, unix.O_RDONLY|unix.O_DIRECTORY
+		if i == len(names)-1 {
+			how = flags
+		}
+		err = Restart(func() (err error) { fd, err = open(parent, step, how, 0); return err })
+		if parent != dir {
+			err = errors.Join(err, unix.Close(parent))
 		}
 		if err != nil {
 			return -1, &os.PathError{Op: "open", Path: name, Err: err}
 		}
-		at = next
-	}
-	fd, err = open(at, last, flags, 0)
-	if at != dir {
-		err = errors.Join(err, unix.Close(at))
-	}
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	return fd, nil
 }
@@ -105,9 +94,9 @@ func readFile(dir int, name string) (b []byte, unlinked bool, err error) {
 	b = make([]byte, 0, 4096)
 	for {
 		n := 0
-		err := Restart(func() (err error) { n, err = unix.Read(fd, b[len(b):cap(b)]); return err })
+		err := onPath("read", name, func() (err error) { n, err = unix.Read(fd, b[len(b):cap(b)]); return err })
 		if err != nil {
-			return nil, false, &os.PathError{Op: "read", Path: name, Err: err}
+			return nil, false, err
 		}
 		b = b[:len(b)+n]
 		if len(b) < cap(b) {
@@ -149,8 +138,5 @@ func OpenRoot(root *os.Root) (fd int, err error) {
 // Duplicate returns another descriptor of what is open, which the caller closes.
 func Duplicate(fd int) (int, error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return -1, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
-	}
-	return dup, nil
+	return dup, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 }
