@@ -61,28 +61,23 @@ type Draft struct {
 // Draft writes a record to TempDir, where nobody reads it.
 func (c *Catalog) Draft(r Record) (*Draft, error) {
 	b, err := encode(r)
-	d := &Draft{record: r, bytes: b, name: tempName("record"), closed: make(chan struct{})}
+	d := &Draft{record: r, bytes: b, closed: make(chan struct{})}
+	var tmp *os.File
 	if err == nil {
-		err = c.write(d)
+		tmp, d.name, err = c.Temp("record")
+	}
+	if err == nil {
+		err = asStale(fsat.Mkdir(int(tmp.Fd()), d.name, dirMode))
+	}
+	if err == nil {
+		if err = asStale(d.write(int(tmp.Fd()))); err != nil {
+			err = errors.Join(err, c.Drop(d))
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("record of %s: %w", r.SubDir, err)
 	}
 	return d, nil
-}
-
-func (c *Catalog) write(d *Draft) error {
-	tmp, err := c.dir(TempDir, true)
-	if err != nil {
-		return err
-	}
-	if err := asStale(fsat.Mkdir(int(tmp.Fd()), d.name, dirMode)); err != nil {
-		return err
-	}
-	if err := asStale(d.write(int(tmp.Fd()))); err != nil {
-		return errors.Join(err, c.Drop(d))
-	}
-	return nil
 }
 
 func (d *Draft) write(tmp int) error {
