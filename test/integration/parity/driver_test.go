@@ -74,7 +74,7 @@ func (d *driver) serve(socket string) error {
 	if err != nil {
 		return err
 	}
-	d.server = grpc.NewServer(grpc.UnaryInterceptor(d.note))
+	d.server = grpc.NewServer(grpc.UnaryInterceptor(d.note), grpc.WaitForHandlers(true))
 	csi.RegisterIdentityServer(d.server, d)
 	csi.RegisterControllerServer(d.server, d)
 	csi.RegisterNodeServer(d.server, d)

@@ -46,9 +46,6 @@ type record struct {
 	Metrics map[string]string `json:"metrics,omitempty"`
 	// Denied are requests that were answered 403.
 	Denied []string `json:"denied,omitempty"`
-
-	// ended: the steps have ended csi-provisioner on purpose.
-	ended bool
 }
 
 type metadataState struct {

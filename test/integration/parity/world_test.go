@@ -206,7 +206,7 @@ func (w *world) terminate() int {
 // end notes whether csi-provisioner still runs, and ends it.
 func (w *world) end() {
 	switch {
-	case w.process == nil || w.record.ended:
+	case w.process == nil:
 	case w.exited():
 		status := w.status()
 		w.record.Exit = &status
@@ -223,7 +223,7 @@ func (w *world) await(what string, within time.Duration, check func() bool) bool
 		case check():
 			w.milestone(what, "yes")
 			return true
-		case w.exited() && !w.record.ended:
+		case w.exited():
 			w.milestone(what, "the process has died")
 			return false
 		case time.Now().After(deadline):
