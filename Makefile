@@ -120,7 +120,7 @@ test: ## Run every test and print the totals
 	hack/test-all 'unit lab nfs sanity integration' e2e
 
 .PHONY: test-needs
-test-needs: lab-images race lab-build sidecar-images
+test-needs: lab-images race lab-build sidecar-images conformance-images
 
 # -race in `make test`; without it only Go is needed.
 RACE ?=
@@ -181,20 +181,21 @@ test-nfs: $(call needs,preflight-nfs lab lab-deps) ## Run the tests that need a 
 test-sanity: $(call needs,preflight-nfs build lab lab-deps) ## Run csi-sanity against nfsplugin on real NFS, in the lab
 	$(call in_guest,nfs,sanity)
 
-E2E_NEEDS = $(call needs,preflight-cluster lab-images) lab-build sidecar-images
-E2E_FLAGS = --images $(IMAGES) --images $(IMAGES)/sidecars --env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds
+E2E_NEEDS = $(call needs,preflight-cluster lab-images) lab-build sidecar-images conformance-images
+E2E_FLAGS = --images $(IMAGES) --images $(IMAGES)/sidecars --images $(IMAGES)/conformance \
+	--env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds --env CONFORMANCE=$(CURDIR)/$(BIN)/conformance.test
 
 .PHONY: test-e2e
 test-e2e: $(E2E_NEEDS) ## Run the tests on a real Kubernetes node, in the lab
-	$(call in_guest,cluster,e2e,$(E2E_FLAGS))
+	$(call in_guest,cluster,e2e,$(E2E_FLAGS) --timeout 40m --env TEST_TIMEOUT=35m)
 
 # A regular expression that selects specs by their names.
 FOCUS ?=
 export FOCUS
 
 .PHONY: test-conformance
-test-conformance: $(if $(BUILT),$(E2E_NEEDS) conformance-images) ## Run Kubernetes' tests of storage drivers in the lab: FOCUS=REGEXP, or all in hours
-	$(if $(BUILT),$(call in_guest,cluster,e2e,$(E2E_FLAGS) --images $(IMAGES)/conformance --timeout 12h --env CONFORMANCE=$(CURDIR)/$(BIN)/conformance.test --env TEST_TIMEOUT=12h --env CONFORMANCE_FOCUS='$(FOCUS)',-test.run='^TestConformance$$'),TEST_LOGS=_output/conformance hack/test-all conformance)
+test-conformance: $(if $(BUILT),$(E2E_NEEDS)) ## Run Kubernetes' tests of storage drivers in the lab: FOCUS=REGEXP, or all in hours
+	$(if $(BUILT),$(call in_guest,cluster,e2e,$(E2E_FLAGS) --timeout 12h --env TEST_TIMEOUT=12h --env CONFORMANCE_FOCUS='$(FOCUS)',-test.run='^TestConformance$$'),TEST_LOGS=_output/conformance hack/test-all conformance)
 
 .PHONY: demo
 demo: ## Demonstrate the life of a claim, step by step, in the lab

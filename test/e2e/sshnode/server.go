@@ -133,7 +133,7 @@ func (s *Server) serve(ctx context.Context, tcp net.Conn) {
 
 // session runs the one command of a session (RFC 4254, section 6.5).
 func (s *Server) session(ctx context.Context, channel ssh.Channel, requests <-chan *ssh.Request) {
-	defer channel.Close()
+	defer func() { _ = channel.Close() }()
 	for request := range requests {
 		var command struct{ Line string }
 		if request.Type != "exec" || ssh.Unmarshal(request.Payload, &command) != nil {
