@@ -18,13 +18,13 @@ const (
 	leaseDuration = 3 * time.Second
 	retryPeriod   = 500 * time.Millisecond
 
-	// deploy/kubernetes allows the lease of this driver and no other.
+	// deploy/kubernetes allows any lease of the namespace, and the journal of this driver only.
 	leaderDriver = "nfs.csi.internal"
 	leaseName    = "nfs-csi-internal"
 )
 
-// newLeaderWorld is for tests with leader election. They share the one lease that
-// there may be, so they run one after the other.
+// newLeaderWorld is for tests with leader election. All have one driver name and therefore
+// one lease, so they run one after the other.
 func newLeaderWorld(t *testing.T) *world {
 	t.Helper()
 	w := build(t)
