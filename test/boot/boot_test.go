@@ -123,7 +123,7 @@ func TestProgramsSleepLonger(t *testing.T) {
 	}
 }
 
-func TestCommandThatIsNotThere(t *testing.T) {
+func TestMissingCommand(t *testing.T) {
 	if r := boot(t, "--", "no-such-command"); r.code != 125 || !strings.Contains(r.stderr, "no-such-command") {
 		t.Errorf("exit code %d, want 125 and the command's name", r.code)
 	}

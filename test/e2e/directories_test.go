@@ -45,9 +45,9 @@ func (e *env) giveUp(volume string) {
 	})
 }
 
-// TestClaimMadeAgain: with reclaimPolicy Retain and reuse: claim a claim that is
+// TestRecreatedClaim: with reclaimPolicy Retain and reuse: claim a claim that is
 // deleted and made again has its data, and the old volume's deletion leaves it alone.
-func TestClaimMadeAgain(t *testing.T) {
+func TestRecreatedClaim(t *testing.T) {
 	e := newEnv(t)
 	retain := func(class *storagev1.StorageClass) {
 		policy := corev1.PersistentVolumeReclaimRetain

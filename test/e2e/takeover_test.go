@@ -18,8 +18,8 @@ const (
 	takeoverDir = "../manifests/testdata/csi-driver-nfs"
 )
 
-// TestTakeover goes the way of docs/migrate.md: under csi-driver-nfs's name the
-// driver serves a volume that csi-driver-nfs made, and its class.
+// TestTakeover: with the component csi-driver-nfs, the driver serves a class of that name and
+// a volume in the form of csi-driver-nfs (docs/migrate.md), and may write its journal.
 func TestTakeover(t *testing.T) {
 	e := newEnv(t)
 	if err := use(t.Context(), takeoverDir, predecessor); err != nil {
@@ -63,8 +63,8 @@ func (e *env) expectJournal(prefix string) {
 	})
 }
 
-// legacyClaim makes what csi-driver-nfs and external-provisioner leave behind: a
-// directory without a record, a volume with an ID in their form, and its claim.
+// legacyClaim creates what csi-driver-nfs and external-provisioner leave behind: a
+// directory without a record, a PersistentVolume with an ID of their form, and its claim.
 func (e *env) legacyClaim(class, name, content string) *corev1.PersistentVolumeClaim {
 	e.t.Helper()
 	dir := filepath.Join(e.export, name)
@@ -141,7 +141,7 @@ func (e *env) deleteLegacy(claim *corev1.PersistentVolumeClaim) {
 	})
 }
 
-// read gives a file of a volume from the server's own disk.
+// read returns a file of a volume from the server's disk.
 func (e *env) read(volume, name string) string {
 	e.t.Helper()
 	content, err := os.ReadFile(filepath.Join(e.export, volume, name))

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// killTimeEnv is how long TestLeaderKilledAgainAndAgain kills, 10s without it.
+	// killTimeEnv is how long TestLeaderKilledRepeatedly kills, 10s without it.
 	killTimeEnv = "KILL_TIME"
 
 	killInterval = 2 * time.Second
@@ -152,7 +152,7 @@ func TestClaimDeletedBetweenCreateAndSave(t *testing.T) {
 	w.settled()
 }
 
-func TestLeaderKilledAgainAndAgain(t *testing.T) {
+func TestLeaderKilledRepeatedly(t *testing.T) {
 	w := newLeaderWorld(t)
 	w.driver.OnCreate(fickle)
 	killTime := 10 * time.Second

@@ -137,7 +137,7 @@ func (w *world) sized(change func(asked int64) int64) {
 	})
 }
 
-func TestOtherSizeThanAsked(t *testing.T) {
+func TestSizeDiffersFromRequest(t *testing.T) {
 	w := newWorld(t)
 	w.start("--retry-interval-max=200ms")
 	w.sized(func(asked int64) int64 { return asked / 2 })

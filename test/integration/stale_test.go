@@ -9,7 +9,7 @@ import (
 
 // The cache still has the claim, as one that waits, when the claim and its volume
 // are both gone.
-func TestClaimThatOnlyTheCacheHas(t *testing.T) {
+func TestClaimDeletedBehindTheCache(t *testing.T) {
 	w := newWorld(t)
 	g := w.gateAPIServer()
 	w.kubeconfig = g.kubeconfig

@@ -130,7 +130,7 @@ func TestClaimDeletedWhileAPolicyRefusesItsVolume(t *testing.T) {
 
 // Somebody makes a PersistentVolume of the volume, while no csi-provisioner runs and
 // its note says that it is unfinished.
-func TestNoteOfAVolumeThatAPersistentVolumeHas(t *testing.T) {
+func TestEntryWhoseHandleAPersistentVolumeHas(t *testing.T) {
 	w := newWorld(t)
 	p, first, claim := w.refusedClaim()
 	if err := first.Kill(); err != nil {
@@ -174,7 +174,7 @@ func (w *world) dieAfterSave() (volume *corev1.PersistentVolume) {
 	return volume
 }
 
-func TestNoteOfAVolumeThatWasSaved(t *testing.T) {
+func TestEntryOfASavedVolume(t *testing.T) {
 	w := newWorld(t)
 	w.dieAfterSave()
 	w.start()
@@ -183,7 +183,7 @@ func TestNoteOfAVolumeThatWasSaved(t *testing.T) {
 	w.settled()
 }
 
-func TestClaimAndVolumeDeletedWithTheNoteLeft(t *testing.T) {
+func TestEntryOfADeletedClaimAndVolume(t *testing.T) {
 	w := newWorld(t)
 	volume := w.dieAfterSave()
 	w.deleteClaim("data")

@@ -77,7 +77,7 @@ func live(subDir string) []string {
 	return []string{subDir, ".nfs-csi/volumes/" + subDir, ".nfs-csi/volumes/" + subDir + "/.record.json"}
 }
 
-func TestEightControllersMakeTheSameVolumes(t *testing.T) {
+func TestEightControllersCreateTheSameVolumes(t *testing.T) {
 	for version, disk := range clientVersions() {
 		t.Run(version, func(t *testing.T) {
 			e, dir := export(t, disk, "rw,no_root_squash", 0o777)

@@ -104,7 +104,7 @@ func TestPublishIPv6(t *testing.T) {
 
 // Of a name with addresses of both kinds the one is taken that proto= is of: the kernel
 // refuses the other.
-func TestPublishOfANameWithBothFamilies(t *testing.T) {
+func TestPublishPicksTheFamilyOfProto(t *testing.T) {
 	s := plugin(t)
 	export := exports(t)["xfs"]
 	sub := serverDir(t, export)
@@ -188,7 +188,7 @@ func TestSingleWriter(t *testing.T) {
 
 // The author of a pod may write to an allowed share and plant symlinks there; a
 // mount of one must not lead to what is not allowed.
-func TestInlineVolumesStayWithinTheAllowed(t *testing.T) {
+func TestInlineVolumesOutsideTheAllowlist(t *testing.T) {
 	export := exports(t)["ext4"]
 	other := exports(t)["xfs"]
 	sub := serverDir(t, export)

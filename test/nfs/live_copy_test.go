@@ -111,7 +111,7 @@ func oneOf(a, b []byte) func(string, string) bool {
 
 // A server may list a file again that was removed and made again meanwhile: XFS does
 // with as many as these.
-func TestCopyOfFilesMadeAgain(t *testing.T) {
+func TestCopyOfRecreatedFiles(t *testing.T) {
 	onLiveTrees(t, func(t *testing.T, l *liveTree) {
 		files := 4001
 		if !strings.Contains(t.Name(), "xfs") {
@@ -260,7 +260,7 @@ func TestCopyOfALinkWhoseInodeIsUsedAgain(t *testing.T) {
 
 // Each kind of entry becomes each other kind after it was listed, among them a fifo in
 // the place of a file.
-func TestCopyOfEntriesThatBecomeOthers(t *testing.T) {
+func TestCopyOfEntriesThatChangeType(t *testing.T) {
 	onLiveTrees(t, func(t *testing.T, l *liveTree) {
 		kinds := []func(name string) error{
 			func(name string) error { return os.WriteFile(name, []byte("content"), 0o644) },

@@ -29,7 +29,7 @@ func TestKernelKeepsTheContract(t *testing.T) {
 	}
 }
 
-func TestTheUppermostMountIsSeen(t *testing.T) {
+func TestTopmostMountIsFound(t *testing.T) {
 	k := kernel(t)
 	at := target(t, k)
 	for _, fs := range []string{"ext4", "xfs"} { // the kernel refuses one file system upon itself
@@ -182,7 +182,7 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-func TestStaleIsFound(t *testing.T) {
+func TestStaleMountIsDetected(t *testing.T) {
 	export := exports(t)["ext4"]
 	k := kernel(t)
 	sub := serverDir(t, export)

@@ -116,7 +116,7 @@ func TestReclaimOfLockedDirectories(t *testing.T) {
 
 // What the driver may not remove shows in the backlog and in the health of the
 // volumes of the export, until it may.
-func TestReclaimTellsWhatRemains(t *testing.T) {
+func TestReclaimReportsItsBacklog(t *testing.T) {
 	versions(t, func(t *testing.T, disk, version string) {
 		e, dir := export(t, disk, "rw,root_squash", 0o777)
 		s := newStore(t)
@@ -190,7 +190,7 @@ func TestControllersReclaimTogether(t *testing.T) {
 
 // A deleted volume that a pod goes on writing to, over a mount of it, holds up no
 // other.
-func TestReclaimOfWhatIsWrittenTo(t *testing.T) {
+func TestReclaimOfDirectoriesWrittenTo(t *testing.T) {
 	for version, disk := range clientVersions() {
 		t.Run(version, func(t *testing.T) {
 			e, dir := export(t, disk, "rw,no_root_squash", 0o777)

@@ -29,7 +29,7 @@ func mounted(t *testing.T, e volume.Export, list ...string) string {
 }
 
 // A directory that the client has listed is a fifo or a symlink by now.
-func TestRemoveWhatWasReplaced(t *testing.T) {
+func TestRemoveReplacedEntries(t *testing.T) {
 	versions(t, func(t *testing.T, disk, version string) {
 		e, dir := export(t, disk, "rw,no_root_squash", 0o777)
 		in, err := os.Open(mounted(t, e, version))

@@ -213,7 +213,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestWriteFileLeavesNothingHalf(t *testing.T) {
+func TestWriteFileIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sub", "image.tar")
 	s := spec(t)

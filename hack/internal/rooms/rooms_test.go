@@ -31,7 +31,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-func TestMeasureOfWhatDoesNotBuild(t *testing.T) {
+func TestMeasureOfBrokenPackages(t *testing.T) {
 	if got, err := rooms.Measure(t.Context(), "testdata", "./missing"); err == nil {
 		t.Errorf("got %v, want an error", got)
 	}

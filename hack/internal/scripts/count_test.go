@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCountsWhatGoTestSays(t *testing.T) {
+func TestCountGoTests(t *testing.T) {
 	for _, c := range []struct{ what, body, want string }{
 		{"tests", `func TestA(t *testing.T) {}
 			func TestB(t *testing.T) { t.Error() }
@@ -42,7 +42,7 @@ func TestCountsWhatGoTestSays(t *testing.T) {
 	}
 }
 
-func TestCountsWhatGinkgoSays(t *testing.T) {
+func TestCountGinkgoSpecs(t *testing.T) {
 	const specs = "\x1b[1mSUCCESS!\x1b[0m -- \x1b[38;5;10m\x1b[1m82 Passed\x1b[0m | \x1b[1m%s Failed\x1b[0m | 1 Pending | 20 Skipped"
 	for _, c := range []struct{ what, failed, result, want string }{
 		{"all pass", "0", "PASS", "82 0 21"},

@@ -28,7 +28,7 @@ func demo(t *testing.T, makes, boots string) (cmd *exec.Cmd, dir string) {
 	return cmd, dir
 }
 
-func TestDemoSaysWhatItIsDoing(t *testing.T) {
+func TestDemoReportsItsPhases(t *testing.T) {
 	cmd, dir := demo(t, `seq -f "go: downloading module%g" 400; echo "made $target" >&2`, `echo "booted $*"`)
 	out, err := cmd.CombinedOutput()
 	output := string(out)
@@ -52,7 +52,7 @@ func TestDemoSaysWhatItIsDoing(t *testing.T) {
 // The build ends only after the demo has reported its progress.
 const buildsUntilTold = `test $target != lab-build || { echo "812 of 2313 packages"; until test -e "$dir/told"; do sleep 0.1; done; }`
 
-func TestDemoSaysHowFarItIs(t *testing.T) {
+func TestDemoReportsProgress(t *testing.T) {
 	cmd, dir := demo(t, buildsUntilTold, "echo booted")
 	mustTell(t, cmd, dir, regexp.MustCompile(`^ +\d+s  812 of 2313 packages$`), bufio.ScanLines)
 }

@@ -62,7 +62,7 @@ func (m machine) preflight(t *testing.T, level string) (output string, code int)
 	return script(t, env, m.script, level)
 }
 
-func TestPreflightOfAMachineThatLacksNothing(t *testing.T) {
+func TestPreflightPasses(t *testing.T) {
 	for _, level := range []string{"build", "nfs", "cluster", "test"} {
 		if output, code := able().preflight(t, level); code != 0 || output != "" {
 			t.Errorf("%s: exit code %d, %q", level, code, output)
@@ -151,7 +151,7 @@ func TestPreflightNamesAllInOneLine(t *testing.T) {
 
 // A newer Go can be downloaded, a control group may be without a limit, and an existing
 // build of Kubernetes needs no more space.
-func TestPreflightDoesNotAskForMoreThanItNeeds(t *testing.T) {
+func TestPreflightChecksOnlyWhatTheTargetNeeds(t *testing.T) {
 	m := able()
 	m.programs["go"] = `printf '%s\n' go1.25.3 auto`
 	m.programs["df"] = `echo Avail Mounted on; echo 3145728 /`

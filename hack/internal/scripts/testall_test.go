@@ -25,7 +25,7 @@ func testAll(t *testing.T, suites map[string]string, lanes ...string) (output st
 	return output, code, logs
 }
 
-func TestAllSuitesAreSummedUp(t *testing.T) {
+func TestAllSuitesAreCounted(t *testing.T) {
 	const (
 		good = "=== RUN   TestA\n=== RUN   TestA/x\n--- PASS: TestA (0.00s)\n    --- PASS: TestA/x (0.00s)\nPASS\n"
 		mix  = good + "=== RUN   TestB\n    b_test.go:1: why\n--- FAIL: TestB (0.00s)\n=== RUN   TestC\n--- SKIP: TestC (0.00s)\n"

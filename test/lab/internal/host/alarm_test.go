@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAlarmsAreSentToWhoWaitsForThem(t *testing.T) {
+func TestAlarmReachesItsProcess(t *testing.T) {
 	err := runAwake(exec.Command("sh", "-c", `trap "exit 7" ALRM; while :; do sleep 0.01; done`))
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) || ended.ExitCode() != 7 {
@@ -14,7 +14,7 @@ func TestAlarmsAreSentToWhoWaitsForThem(t *testing.T) {
 	}
 }
 
-func TestAlarmsEndNobody(t *testing.T) {
+func TestAlarmEndsNoProcess(t *testing.T) {
 	if err := runAwake(exec.Command("sleep", "0.6")); err != nil {
 		t.Errorf("a process without a handler: %v", err)
 	}

@@ -42,7 +42,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestTailReadsNoMoreThanItShows(t *testing.T) {
+func TestTailReadsOnlyTheEnd(t *testing.T) {
 	path := console(t, "")
 	if err := os.Truncate(path, 1<<40); err != nil {
 		t.Fatal(err)

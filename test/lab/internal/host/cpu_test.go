@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestEveryGuestHasAProcessorOfItsOwn(t *testing.T) {
+func TestGuestsHaveSeparateProcessors(t *testing.T) {
 	var may unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {
 		t.Fatal(err)

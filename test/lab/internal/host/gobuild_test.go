@@ -46,7 +46,7 @@ func TestBuildFailsWithTheEndOfItsLog(t *testing.T) {
 	}
 }
 
-func TestBuildSaysHowFarItIs(t *testing.T) {
+func TestBuildReportsProgress(t *testing.T) {
 	var log bytes.Buffer
 	p := &buildProgress{name: "m", log: &log, began: time.Now()}
 	const downloads = "go: downloading a v1\ngo: downloading b v1\n"
