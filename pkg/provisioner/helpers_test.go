@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,6 +66,17 @@ func prepend(client reactions, verb, resource string, reaction clienttesting.Rea
 	client.PrependReactor(verb, resource, reaction)
 }
 
+// refusePatches permits no more than the ClusterRole of external-provisioner does.
+func refusePatches(clients ...reactions) {
+	for _, client := range clients {
+		for _, resource := range []string{"persistentvolumeclaims", "volumesnapshots"} {
+			prepend(client, "patch", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", errors.New("no verb patch"))
+			})
+		}
+	}
+}
+
 // newWorld has the objects in its API server; change may be nil.
 func newWorld(t *testing.T, change func(*Config), objects ...runtime.Object) *world {
 	t.Helper()
@@ -76,6 +88,7 @@ func newWorldOf(t *testing.T, driver *drivertest.Driver, change func(*Config), o
 	t.Helper()
 	w := &world{T: t, driver: driver, client: fake.NewClientset(objects...), dynamic: newDynamic()}
 	w.client.PrependWatchReactor("*", copyEvents(w.client))
+	refusePatches(w.client, w.dynamic)
 	w.configure(change)
 	w.run()
 	t.Cleanup(func() { w.kill() })

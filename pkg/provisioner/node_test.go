@@ -3,7 +3,6 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -29,7 +27,8 @@ import (
 func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
 	t.Helper()
 	client, dynamic := fake.NewClientset(objects...), newDynamic()
-	client.PrependReactor("patch", "persistentvolumeclaims", refuseSecond(client))
+	client.PrependReactor("update", "persistentvolumeclaims", refuseSecond(client))
+	refusePatches(client, dynamic)
 	client.PrependWatchReactor("*", copyEvents(client))
 	nodes := map[string]*world{}
 	for _, name := range []string{"a", "b"} {
@@ -77,22 +76,27 @@ func copyEvents(client *fake.Clientset) clienttesting.WatchReactionFunc {
 	}
 }
 
-// refuseSecond refuses outdated patches, as the API server does.
+// refuseSecond refuses to assign a claim that another node has, as the API server does
+// for an outdated update.
 func refuseSecond(client *fake.Clientset) clienttesting.ReactionFunc {
 	return func(action clienttesting.Action) (bool, runtime.Object, error) {
-		patch, ok := action.(clienttesting.PatchAction)
-		if !ok || !strings.Contains(string(patch.GetPatch()), selectedNode) {
+		update, ok := action.(clienttesting.UpdateAction)
+		if !ok {
 			return false, nil, nil
 		}
-		object, err := client.Tracker().Get(action.GetResource(), patch.GetNamespace(), patch.GetName())
+		updated, ok := update.GetObject().(*corev1.PersistentVolumeClaim)
+		if !ok {
+			return false, nil, nil
+		}
+		object, err := client.Tracker().Get(action.GetResource(), updated.Namespace, updated.Name)
 		if err != nil {
 			return true, nil, err
 		}
 		claim, ok := object.(*corev1.PersistentVolumeClaim)
-		if !ok || claim.Annotations[selectedNode] == "" {
+		if !ok || claim.Annotations[selectedNode] == "" || claim.Annotations[selectedNode] == updated.Annotations[selectedNode] {
 			return false, nil, nil
 		}
-		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, patch.GetName(), errors.New("it has changed"))
+		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), updated.Name, errors.New("it has changed"))
 	}
 }
 

@@ -176,9 +176,9 @@ func TestManyRestoresOfOneSnapshot(t *testing.T) {
 func TestSnapshotIsProtectedDespiteAConflict(t *testing.T) {
 	w := newSourceWorld(t)
 	w.addSnapshot("monday")
-	var patches atomic.Int32
-	prepend(w.dynamic, "patch", "volumesnapshots", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if patches.Add(1) > 2 {
+	var updates atomic.Int32
+	prepend(w.dynamic, "update", "volumesnapshots", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if updates.Add(1) > 2 {
 			return false, nil, nil
 		}
 		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "monday", errors.New("modified"))
@@ -192,9 +192,60 @@ func TestSnapshotIsProtectedDespiteAConflict(t *testing.T) {
 			t.Errorf("the claim is bothered with it: %s", event.Message)
 		}
 	}
-	if patches.Load() < 3 {
-		t.Errorf("%d patches, of which 2 were to conflict", patches.Load())
+	if updates.Load() < 3 {
+		t.Errorf("%d updates, of which 2 were to conflict", updates.Load())
 	}
+}
+
+// Somebody else adds a finalizer to the source of a clone at the same time. Theirs stays.
+func TestClaimIsProtectedDespiteAConflict(t *testing.T) {
+	const foreign = "example.com/theirs"
+	w := newSourceWorld(t)
+	volume := releasedVolume("of-source", func(volume *corev1.PersistentVolume) {
+		volume.Status.Phase, volume.Spec.ClaimRef.UID = corev1.VolumeBound, "uid-source"
+	})
+	if _, err := w.client.CoreV1().PersistentVolumes().Create(t.Context(), volume, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	source := testClaim("source", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.VolumeName, claim.Status.Phase = "of-source", corev1.ClaimBound
+	})
+	w.createClaim(source)
+	var changed atomic.Bool
+	prepend(w.client, "update", "persistentvolumeclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if changed.Swap(true) {
+			return false, nil, nil
+		}
+		theirs := source.DeepCopy()
+		theirs.Finalizers = []string{foreign}
+		if err := w.client.Tracker().Update(action.GetResource(), theirs, "team-a"); err != nil {
+			return true, nil, err
+		}
+		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "source", errors.New("modified"))
+	})
+	g := newGate()
+	w.driver.OnCreate(g.create)
+	w.run()
+	w.createClaim(testClaim("clone", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "source"}
+	}))
+	<-g.entered
+	if got := w.finalizers("source"); !slices.Equal(got, []string{foreign, sources.CloningFinalizer}) {
+		t.Errorf("while the driver clones it, the source has the finalizers %v", got)
+	}
+	close(g.opened)
+	w.awaitVolume("pvc-uid-clone")
+	w.deleteClaim("clone")
+	eventually(t, "the protection is taken back", func() bool { return slices.Equal(w.finalizers("source"), []string{foreign}) })
+}
+
+func (w *world) finalizers(claim string) []string {
+	w.Helper()
+	object, err := w.client.CoreV1().PersistentVolumeClaims("team-a").Get(w.Context(), claim, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return object.GetFinalizers()
 }
 
 // Another driver's provisioner may still be using a source that no claim needs.

@@ -1,12 +1,17 @@
 package provisioner
 
 import (
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestImmediateClaimsAreTakenByOneNode(t *testing.T) {
@@ -21,6 +26,24 @@ func TestImmediateClaimsAreTakenByOneNode(t *testing.T) {
 	}
 	if got := len(a.driver.Volumes()) + len(b.driver.Volumes()); got != claims {
 		t.Errorf("there are %d volumes for %d claims", got, claims)
+	}
+}
+
+// Something else changes a claim just as a node takes it.
+func TestClaimIsTakenDespiteAConflict(t *testing.T) {
+	a, _ := newNodes(t, testClass(nil))
+	var updates atomic.Int32
+	prepend(a.client, "update", "persistentvolumeclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if updates.Add(1) > 2 {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "data", errors.New("modified"))
+	})
+	runNodes(t, a)
+	a.createClaim(testClaim("data"))
+	a.awaitVolume("pvc-uid-data")
+	if got := updates.Load(); got != 3 {
+		t.Errorf("%d updates, of which 2 were to conflict", got)
 	}
 }
 

@@ -125,13 +125,12 @@ func TestNoRoomWhereTheNodeIs(t *testing.T) {
 // schedule does what the scheduler does.
 func (w *world) schedule(name, node string) {
 	w.Helper()
-	claims := w.client.CoreV1().PersistentVolumeClaims("team-a")
-	claim, err := claims.Get(w.Context(), name, metav1.GetOptions{})
+	claim, err := w.client.CoreV1().PersistentVolumeClaims("team-a").Get(w.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
 	claim.Annotations[selectedNode] = node
-	if _, err := claims.Update(w.Context(), claim, metav1.UpdateOptions{}); err != nil {
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), claim, "team-a"); err != nil {
 		w.Fatal(err)
 	}
 }

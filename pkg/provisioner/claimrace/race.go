@@ -15,8 +15,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/util"
@@ -184,24 +184,34 @@ func (r *Race) fits(ctx context.Context, claim *corev1.PersistentVolumeClaim, cl
 	return plan.Fits(claim, capacity), nil
 }
 
-// assign writes this node's name on the claim, unless the claim has changed.
-func (r *Race) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim) (requeue bool, err error) {
-	patch, err := cluster.MetadataPatch(claim, "annotations", map[string]string{plan.SelectedNodeAnnotation: r.config.Cluster.Node.Name})
-	if err != nil {
-		return false, err
-	}
-	_, err = r.config.Cluster.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).
-		Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+// assign writes this node's name on the claim, unless the claim has been assigned,
+// bound or deleted. It writes the live claim back, since the cached one lacks what was
+// trimmed, and does not patch: the ClusterRole of external-provisioner has no such
+// permission.
+func (r *Race) assign(ctx context.Context, cached *corev1.PersistentVolumeClaim) (requeue bool, err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		claim, err := r.config.Cluster.LiveClaim(ctx, cached.Namespace, cached.Name)
+		if err != nil || claim == nil || claim.UID != cached.UID || taken(claim) {
+			return err
+		}
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, plan.SelectedNodeAnnotation, r.config.Cluster.Node.Name)
+		_, err = r.config.Cluster.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, claim, metav1.UpdateOptions{})
+		if err == nil {
+			klog.FromContext(ctx).V(2).Info("Assigned claim to this node", logkeys.PVC, klog.KObj(claim))
+		}
+		return err
+	})
 	switch {
-	case err == nil:
-		klog.FromContext(ctx).V(2).Info("Assigned claim to this node", logkeys.PVC, klog.KObj(claim))
-		return false, nil
-	case apierrors.IsNotFound(err):
+	case err == nil, apierrors.IsNotFound(err):
 		return false, nil
 	case apierrors.IsConflict(err):
-		// Most likely another node has won, which the cache will show soon.
 		return true, nil
 	default:
 		return true, err
 	}
+}
+
+// taken reports whether nobody needs to be assigned to a claim any more.
+func taken(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Annotations[plan.SelectedNodeAnnotation] != "" || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil
 }

@@ -5,8 +5,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -150,18 +148,6 @@ func (c *Cluster) Holder(handle, except string) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// MetadataPatch is a merge patch of one metadata field. It fails with a conflict if
-// the object has changed.
-func MetadataPatch(object metav1.Object, field string, value any) ([]byte, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		field: value, "resourceVersion": object.GetResourceVersion(), "uid": object.GetUID(),
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("encode patch of %s: %w", field, err)
-	}
-	return patch, nil
 }
 
 // LastKnown is the object that a DeleteFunc handles, also if the watch missed its

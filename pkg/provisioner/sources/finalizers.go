@@ -4,11 +4,11 @@ import (
 	"context"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -25,7 +25,8 @@ func finalizerOf(origin plan.Origin) string {
 	return CloningFinalizer
 }
 
-// setFinalizer adds or removes the finalizer and leaves all others alone.
+// setFinalizer adds or removes the finalizer and leaves all others alone. It starts
+// again whenever somebody else has changed the object meanwhile.
 func (p *Protection) setFinalizer(ctx context.Context, origin plan.Origin, present bool) error {
 	finalizer := finalizerOf(origin)
 	for {
@@ -43,11 +44,9 @@ func (p *Protection) setFinalizer(ctx context.Context, origin plan.Origin, prese
 		if present {
 			finalizers = append(finalizers, finalizer)
 		}
-		patch, err := cluster.MetadataPatch(object, "finalizers", finalizers)
-		if err != nil {
-			return err
-		}
-		if err = p.patch(ctx, origin, patch); !apierrors.IsConflict(err) {
+		object.SetFinalizers(finalizers)
+		// A removal by somebody else is found by the next get.
+		if err = p.update(ctx, object); !apierrors.IsConflict(err) && (present || !apierrors.IsNotFound(err)) {
 			return err
 		}
 	}
@@ -60,12 +59,14 @@ func (p *Protection) get(ctx context.Context, origin plan.Origin) (metav1.Object
 	return p.config.Cluster.Client.CoreV1().PersistentVolumeClaims(origin.Namespace).Get(ctx, origin.Name, metav1.GetOptions{})
 }
 
-func (p *Protection) patch(ctx context.Context, origin plan.Origin, patch []byte) (err error) {
-	if origin.Kind == plan.SnapshotOrigin {
-		_, err = p.config.Sources.snapshots(origin.Namespace).Patch(ctx, origin.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
+// update writes an object of get. It does not patch: the ClusterRole of
+// external-provisioner has no such permission.
+func (p *Protection) update(ctx context.Context, object metav1.Object) (err error) {
+	switch object := object.(type) {
+	case *unstructured.Unstructured:
+		_, err = p.config.Sources.snapshots(object.GetNamespace()).Update(ctx, object, metav1.UpdateOptions{})
+	case *corev1.PersistentVolumeClaim:
+		_, err = p.config.Cluster.Client.CoreV1().PersistentVolumeClaims(object.Namespace).Update(ctx, object, metav1.UpdateOptions{})
 	}
-	_, err = p.config.Cluster.Client.CoreV1().PersistentVolumeClaims(origin.Namespace).
-		Patch(ctx, origin.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
