@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
 )
 
 const (
@@ -153,6 +155,24 @@ func TestDeletionSecrets(t *testing.T) {
 				t.Errorf("the driver got the secret %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// Events say so, and nothing else is kept from working.
+func TestDriverThatCannotMakeVolumes(t *testing.T) {
+	driver := drivertest.New(driverName)
+	driver.SetCapabilities()
+	w := newWorldOf(t, driver, nil, testClass(nil), releasedVolume("pvc-1"))
+	w.createClaim(testClaim("data"))
+	const says = "volumes cannot be created or deleted: CSI driver nfs.example does not declare CREATE_DELETE_VOLUME"
+	w.awaitEvent("ProvisioningFailed", says)
+	w.awaitEvent("VolumeFailedDelete", says)
+	if w.volume("pvc-1") == nil {
+		t.Error("a volume that was not deleted has lost its PersistentVolume")
+	}
+	w.wantCalls(0, 0)
+	if entries := w.journaled(); entries != 0 {
+		t.Errorf("%d journal entries for volumes that were not begun", entries)
 	}
 }
 

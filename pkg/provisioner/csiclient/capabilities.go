@@ -72,11 +72,9 @@ func readCapabilities(ctx context.Context, conn *grpc.ClientConn, config Config)
 	if err != nil {
 		return nil, fmt.Errorf("get controller capabilities of %s: %w", name, err)
 	}
-	if !methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME] {
-		return nil, fmt.Errorf("%w: %s does not declare CREATE_DELETE_VOLUME", ErrUnsupportedDriver, name)
-	}
 	capabilities := &plan.Capabilities{
 		DriverName:            name,
+		Volumes:               methods[csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME],
 		Topology:              services[csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS],
 		Attach:                methods[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME],
 		Capacity:              methods[csi.ControllerServiceCapability_RPC_GET_CAPACITY],

@@ -137,9 +137,10 @@ func checkUnchanged(before, after *plan.Capabilities) error {
 	if after.DriverName != before.DriverName {
 		return fmt.Errorf("%w: it was %q and is %q now", ErrDriverChanged, before.DriverName, after.DriverName)
 	}
-	if after.Topology != before.Topology || after.Attach != before.Attach || !proto.Equal(after.NodeTopology, before.NodeTopology) {
-		// These decide at startup which informers run and which volumes are ours.
-		return fmt.Errorf("%w: topology or attachment of %s has changed", ErrDriverChanged, after.DriverName)
+	if after.Volumes != before.Volumes || after.Topology != before.Topology || after.Attach != before.Attach || !proto.Equal(after.NodeTopology, before.NodeTopology) {
+		// These decide at startup which informers run and which volumes are ours; a driver
+		// without CREATE_DELETE_VOLUME is not called, so nothing would notice its return.
+		return fmt.Errorf("%w: CREATE_DELETE_VOLUME, topology or attachment of %s has changed", ErrDriverChanged, after.DriverName)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func TestConnectWaitsForTheDriver(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	defer got.driver.Close()
-	if want := (plan.Capabilities{DriverName: driverName, SingleNodeMultiWriter: true}); got.driver.Capabilities() != want {
+	if want := (plan.Capabilities{DriverName: driverName, Volumes: true, SingleNodeMultiWriter: true}); got.driver.Capabilities() != want {
 		t.Errorf("Capabilities() = %+v, want %+v", got.driver.Capabilities(), want)
 	}
 }
@@ -85,7 +85,6 @@ func TestConnectRefuses(t *testing.T) {
 		says   string
 	}{
 		"no controller": {func(d *drivertest.Driver) { d.SetServices() }, "no controller service"},
-		"cannot create": {func(d *drivertest.Driver) { d.SetCapabilities() }, "CREATE_DELETE_VOLUME"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +212,8 @@ func TestAnotherDriverOnTheSocket(t *testing.T) {
 		want   error
 	}{
 		"other name":         {func(d *drivertest.Driver) { d.Rename("other.example") }, ErrDriverChanged},
-		"cannot create more": {func(d *drivertest.Driver) { d.SetCapabilities() }, ErrUnsupportedDriver},
+		"no controller":      {func(d *drivertest.Driver) { d.SetServices() }, ErrUnsupportedDriver},
+		"cannot create more": {func(d *drivertest.Driver) { d.SetCapabilities() }, ErrDriverChanged},
 		"other topology": {func(d *drivertest.Driver) {
 			d.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
 		}, ErrDriverChanged},

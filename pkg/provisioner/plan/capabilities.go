@@ -6,6 +6,8 @@ import "github.com/container-storage-interface/spec/lib/go/csi"
 type Capabilities struct {
 	// DriverName is the name in a StorageClass's provisioner.
 	DriverName string
+	// Volumes is CREATE_DELETE_VOLUME.
+	Volumes bool
 	// Topology is VOLUME_ACCESSIBILITY_CONSTRAINTS: not every node can reach every
 	// volume.
 	Topology bool

@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -18,8 +19,23 @@ import (
 // calls are the driver's, with their secrets.
 type calls struct{ config Config }
 
+// errNoVolumes is wrapped when the driver does not declare CREATE_DELETE_VOLUME. It is
+// never called then.
+var errNoVolumes = errors.New("volumes cannot be created or deleted")
+
+// able checks what the driver declares.
+func (c calls) able() error {
+	if capabilities := c.config.Driver.Capabilities(); !capabilities.Volumes {
+		return fmt.Errorf("%w: CSI driver %s does not declare CREATE_DELETE_VOLUME", errNoVolumes, capabilities.DriverName)
+	}
+	return nil
+}
+
 // create calls CreateVolume. Nothing keeps the secrets.
 func (c calls) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*csi.CreateVolumeResponse, controller.ProvisioningState, error) {
+	if err := c.able(); err != nil {
+		return nil, controller.ProvisioningInBackground, err // an earlier call may be under way
+	}
 	request := proto.CloneOf(creation.Request)
 	request.Secrets = secrets
 	response, err := c.config.Driver.CreateVolume(withMigrated(ctx, creation.Migrated), request)
@@ -31,6 +47,9 @@ func (c calls) create(ctx context.Context, creation *plan.Creation, secrets map[
 
 // delete calls DeleteVolume.
 func (c calls) delete(ctx context.Context, request *csi.DeleteVolumeRequest, migrated bool) error {
+	if err := c.able(); err != nil {
+		return err
+	}
 	if _, err := c.config.Driver.DeleteVolume(withMigrated(ctx, migrated), request); err != nil {
 		return plan.NewFailure("DeleteVolume", c.config.Cluster.Driver.DriverName, err, plan.Redactor(request.GetSecrets()))
 	}

@@ -41,6 +41,9 @@ func (d *deleter) Delete(ctx context.Context, volume *corev1.PersistentVolume) e
 	if source.VolumeHandle == "" {
 		return fmt.Errorf("%w: %s has no volume handle", plan.ErrVolume, volume.Name)
 	}
+	if err := d.calls.able(); err != nil {
+		return err
+	}
 	if err := d.config.Cluster.CheckDetached(ctx, volume); err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ func (c *creator) Provision(ctx context.Context, options controller.ProvisionOpt
 		c.tracker.settle(creation, state)
 		return volume, state, err
 	}
+	if err := c.calls.able(); err != nil {
+		return nil, controller.ProvisioningNoChange, err
+	}
 	// A volume that the driver may be creating gets the same request again: another one,
 	// since a node, the class or the source has changed meanwhile, would conflict.
 	isNew := creation == nil
