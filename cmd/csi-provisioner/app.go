@@ -155,7 +155,8 @@ func (a *App) connect(ctx context.Context) (*csiclient.Client, error) {
 func (a *App) provisioner(driver *csiclient.Client, publisher *capacity.Publisher) (*provisioner.Provisioner, error) {
 	name := driver.Capabilities().DriverName
 	options := a.config.Options
-	options.Identity = newIdentity(name)
+	node := a.config.Node.node(driver)
+	options.Identity = newIdentity(name, node.Name)
 	config := provisioner.Config{
 		Client:           a.clients.work,
 		Dynamic:          a.clients.dynamic,
@@ -166,7 +167,7 @@ func (a *App) provisioner(driver *csiclient.Client, publisher *capacity.Publishe
 		Settings:         a.config.Settings,
 		JournalNamespace: a.config.LeaderElection.namespace(),
 		JournalName:      a.config.Node.journalOf(name),
-		Node:             a.config.Node.node(driver),
+		Node:             node,
 		RaceMinDelay:     a.config.Node.BaseDelay,
 		RaceMaxDelay:     a.config.Node.MaxDelay,
 	}
@@ -177,9 +178,14 @@ func (a *App) provisioner(driver *csiclient.Client, publisher *capacity.Publishe
 }
 
 // newIdentity identifies this process in the volumes that it creates, in the form of the
-// external-provisioner.
-func newIdentity(driver string) string {
+// external-provisioner; node is empty for the whole cluster. plan.Node finds the volumes
+// of its node by it.
+func newIdentity(driver, node string) string {
 	//nolint:gosec // only distinguishes processes that start at the same time
 	number := rand.IntN(10000)
-	return fmt.Sprintf("%d-%d-%s", time.Now().UnixMilli(), number, driver)
+	identity := fmt.Sprintf("%d-%d-%s", time.Now().UnixMilli(), number, driver)
+	if node != "" {
+		identity += "-" + node
+	}
+	return identity
 }

@@ -38,6 +38,7 @@ func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
 			config.Node = plan.Node{Name: "node-" + name, Segment: plan.Segment{"zone": name}, Immediate: true}
 			config.RaceMinDelay, config.RaceMaxDelay = time.Millisecond, 10*time.Millisecond
 			config.JournalName += "." + name
+			config.Options.Identity = "17-42-" + driverName + "-node-" + name
 		})
 		nodes[name] = w
 	}
@@ -240,6 +241,27 @@ func TestVolumeMadeElsewhereIsRefused(t *testing.T) {
 	if a.volume("pvc-uid-data") != nil {
 		t.Error("it was saved")
 	}
+}
+
+// Such a volume is on the node that has made it, and only that node deletes it. The two
+// nodes use the same handle.
+func TestVolumeWithoutAccessibleTopology(t *testing.T) {
+	a, b := newNodes(t, lateClass())
+	for _, w := range []*world{a, b} {
+		w.driver.OnCreate(nil)
+	}
+	runNodes(t, a, b)
+	a.createClaim(testClaim("data", onNode("node-a")))
+	volume := a.awaitVolume("pvc-uid-data")
+	if volume.Spec.NodeAffinity != nil {
+		t.Errorf("the volume has the affinity %v", volume.Spec.NodeAffinity)
+	}
+	eventually(t, "nothing is in the making", func() bool { return a.journaled() == 0 })
+	a.deleteClaim("data")
+	a.release("pvc-uid-data")
+	a.awaitGone("pvc-uid-data")
+	a.wantCalls(1, 1)
+	b.wantCalls(0, 0)
 }
 
 func TestConfigOfANodeRefused(t *testing.T) {

@@ -56,8 +56,10 @@ func New(config Config) (*Provisioner, error) {
 		retries: backoff[string](config),
 	}
 	p.base, p.abandon = context.WithCancelCause(context.Background())
+	options := config.Options
+	options.Driver, options.ExtraCreateMetadata = capabilities, false // the name of the volume is not decided
 	p.race = claimrace.New(claimrace.Config{
-		Cluster: p.cluster, Driver: config.Driver,
+		Cluster: p.cluster, Driver: config.Driver, Options: options,
 		MinDelay: config.RaceMinDelay, MaxDelay: config.RaceMaxDelay,
 	})
 	if err := p.handleEvents(); err != nil {

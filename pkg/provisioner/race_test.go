@@ -1,12 +1,17 @@
 package provisioner
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,6 +68,25 @@ func TestNodeWithoutRoomLeavesClaimsToOthers(t *testing.T) {
 	a.awaitVolume("pvc-uid-data")
 	if calls := a.driver.Creates(); len(calls) != 0 {
 		t.Errorf("node a was asked for %v", calls)
+	}
+}
+
+// A driver need not declare GET_CAPACITY to be asked, nor answer to get a claim.
+func TestCapacityThatIsUnknown(t *testing.T) {
+	a, _ := newNodes(t, testClass(map[string]string{"csi.storage.k8s.io/fstype": "xfs", "kind": "fast"}))
+	asked := make(chan *csi.GetCapacityRequest, 1)
+	a.driver.OnCapacity(func(_ context.Context, request *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+		asked <- request
+		return nil, status.Error(codes.Internal, "disk is busy")
+	})
+	runNodes(t, a)
+	a.createClaim(testClaim("data"))
+	a.awaitVolume("pvc-uid-data")
+	want := a.driver.Creates()[0]
+	if got := <-asked; !maps.Equal(got.GetParameters(), map[string]string{"kind": "fast"}) ||
+		len(got.GetVolumeCapabilities()) != 1 || !proto.Equal(got.GetVolumeCapabilities()[0], want.GetVolumeCapabilities()[0]) ||
+		!proto.Equal(got.GetAccessibleTopology(), want.GetAccessibilityRequirements().GetRequisite()[0]) {
+		t.Errorf("the driver was asked for the capacity of %v, and then for %v", got, want)
 	}
 }
 

@@ -5,7 +5,6 @@ package claimrace
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -33,7 +32,6 @@ const concurrentTries = 4
 
 // Driver reports the capacity of its node.
 type Driver interface {
-	Capabilities() plan.Capabilities
 	GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error)
 }
 
@@ -42,6 +40,8 @@ type Config struct {
 	// Cluster.Node gets claims; it only takes part with Node.Immediate.
 	Cluster *cluster.Cluster
 	Driver  Driver
+	// Options of every volume.
+	Options plan.Options
 	// MinDelay and MaxDelay bound the delay before a try, of which a random part
 	// is used. It doubles with each try that is lost.
 	MinDelay, MaxDelay time.Duration
@@ -142,8 +142,8 @@ func (r *Race) try(ctx context.Context, key string) (requeue bool, err error) {
 	if !r.hasSource(claim) {
 		return true, nil
 	}
-	if fits, err := r.fits(ctx, claim, class); !fits || err != nil {
-		return true, err
+	if !r.fits(ctx, claim, class) {
+		return true, nil
 	}
 	return r.assign(ctx, claim)
 }
@@ -163,25 +163,23 @@ func (r *Race) hasSource(claim *corev1.PersistentVolumeClaim) bool {
 	return err == nil && r.config.Cluster.Node.Holds(r.config.Cluster.AsCSI(volume))
 }
 
-// fits asks a driver that has GET_CAPACITY.
-func (r *Race) fits(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (bool, error) {
-	capabilities := r.config.Driver.Capabilities()
-	if !capabilities.Capacity {
-		return true, nil
-	}
-	parsed, err := plan.ParseClass(class.Parameters)
+// fits asks the driver, whatever it declares, with the request that it would get. It
+// takes a claim if there is no answer: the driver then says itself what is wrong.
+func (r *Race) fits(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
+	creation, err := plan.NewCreation(r.config.Options, claim, class, string(claim.UID))
 	if err != nil {
-		return true, nil //nolint:nilerr // the node that wins the claim reports the class
+		return true // the node that wins the claim reports it
 	}
 	capacity, err := r.config.Driver.GetCapacity(ctx, &csi.GetCapacityRequest{
-		Parameters:         parsed.Parameters,
+		VolumeCapabilities: creation.Request.GetVolumeCapabilities(),
+		Parameters:         creation.Request.GetParameters(),
 		AccessibleTopology: &csi.Topology{Segments: r.config.Cluster.Node.Segment},
 	})
 	if err != nil {
-		failure := plan.NewFailure("GetCapacity", capabilities.DriverName, err, plan.Redactor(nil))
-		return false, fmt.Errorf("get the capacity of this node: %w", failure)
+		klog.FromContext(ctx).V(3).Info("Assigning a claim without knowing the capacity of this node", logkeys.PVC, klog.KObj(claim), logkeys.Reason, err.Error())
+		return true
 	}
-	return plan.Fits(claim, capacity), nil
+	return plan.Fits(claim, capacity)
 }
 
 // assign writes this node's name on the claim, unless the claim has been assigned,

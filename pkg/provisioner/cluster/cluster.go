@@ -49,7 +49,7 @@ type Cluster struct {
 
 // New returns a Cluster whose caches are empty until its Informers are started.
 func New(config Config) *Cluster {
-	factory := informers.NewSharedInformerFactoryWithOptions(config.Client, ResyncPeriod, informers.WithTransform(newTrimmer().trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(config.Client, ResyncPeriod, informers.WithTransform(newTrimmer(config.Node).trim))
 	c := &Cluster{
 		Config:    config,
 		Migration: plan.NewMigration(config.Driver.DriverName),
@@ -128,7 +128,7 @@ func (c *Cluster) AsCSI(volume *corev1.PersistentVolume) *corev1.PersistentVolum
 // OnOtherNode reports whether a volume is known to be on another node than the one
 // that is served.
 func (c *Cluster) OnOtherNode(volume *corev1.PersistentVolume) bool {
-	return volume.Spec.NodeAffinity != nil && !c.Node.Holds(c.AsCSI(volume))
+	return c.Node.Elsewhere(c.AsCSI(volume))
 }
 
 // Holder is the name of a PersistentVolume with a handle of the driver, other than

@@ -3,16 +3,20 @@ package cluster
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 // trimmer drops unused fields from objects before they enter a cache.
 type trimmer struct {
+	// node is the only one that is served, zero for the whole cluster.
+	node  plan.Node
 	sizes *shared[corev1.ResourceList]
 	texts *shared[map[string]string]
 }
 
-func newTrimmer() *trimmer {
-	return &trimmer{sizes: newShared[corev1.ResourceList](), texts: newShared[map[string]string]()}
+func newTrimmer(node plan.Node) *trimmer {
+	return &trimmer{node: node, sizes: newShared[corev1.ResourceList](), texts: newShared[map[string]string]()}
 }
 
 // trim is a cache.TransformFunc. Managed fields are the larger half of most objects.
@@ -29,7 +33,7 @@ func (t *trimmer) trim(obj any) (any, error) {
 		object.Spec.Resources.Requests = t.size(object.Spec.Resources.Requests)
 		object.Status.Capacity = t.size(object.Status.Capacity)
 	case *corev1.PersistentVolume:
-		trimVolume(object)
+		t.trimVolume(object)
 	case *corev1.Node:
 		trimNode(object)
 	}
@@ -54,11 +58,17 @@ func (t *trimmer) text(values map[string]string) map[string]string {
 
 // trimVolume keeps what identifies a volume and what its deletion needs. Volumes are
 // patched, never written back. A source other than CSI may have to be translated.
-func trimVolume(volume *corev1.PersistentVolume) {
+// plan.Node needs the identity where there is no node affinity.
+func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {
 	spec := &volume.Spec
 	spec.Capacity, spec.AccessModes, spec.MountOptions = nil, nil, nil
-	if spec.CSI != nil {
-		spec.CSI.VolumeAttributes = nil
+	if spec.CSI == nil {
+		return
+	}
+	identity := spec.CSI.VolumeAttributes[plan.IdentityAttribute]
+	spec.CSI.VolumeAttributes = nil
+	if identity != "" && spec.NodeAffinity == nil && !t.node.IsZero() {
+		spec.CSI.VolumeAttributes = t.text(map[string]string{plan.IdentityAttribute: identity})
 	}
 }
 

@@ -10,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
 // A claim is written back as a whole and must stay complete.
 func TestTrimKeepsClaims(t *testing.T) {
-	trimmer := newTrimmer()
+	trimmer := newTrimmer(plan.Node{})
 	for _, size := range []string{"1Gi", "2Gi", "1Gi"} {
 		claim := testClaim(func(claim *corev1.PersistentVolumeClaim) {
 			claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
@@ -37,14 +39,34 @@ func TestTrimKeepsWhatDeletionNeeds(t *testing.T) {
 	want := volume.DeepCopy()
 	volume.Spec.MountOptions = []string{"hard"}
 	volume.Spec.CSI.VolumeAttributes = map[string]string{"server": "a"}
-	if got, err := newTrimmer().trim(volume); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := newTrimmer(plan.Node{}).trim(volume); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("trim() = %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// The node of a volume without affinity is the one in the identity.
+func TestTrimKeepsTheIdentityForNodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		node     plan.Node
+		affinity *corev1.VolumeNodeAffinity
+		want     map[string]string
+	}{
+		"whole cluster":    {},
+		"node":             {node: plan.Node{Name: "n1"}, want: map[string]string{plan.IdentityAttribute: "17-42-nfs.example-n1"}},
+		"node by affinity": {node: plan.Node{Name: "n1"}, affinity: &corev1.VolumeNodeAffinity{}},
+	} {
+		volume := releasedVolume()
+		volume.Spec.NodeAffinity = test.affinity
+		volume.Spec.CSI.VolumeAttributes = map[string]string{"server": "a", plan.IdentityAttribute: "17-42-nfs.example-n1"}
+		if _, err := newTrimmer(test.node).trim(volume); err != nil || !maps.Equal(volume.Spec.CSI.VolumeAttributes, test.want) {
+			t.Errorf("%s: kept %v, %v", name, volume.Spec.CSI.VolumeAttributes, err)
+		}
 	}
 }
 
 // Values written by users must not make two maps look alike.
 func TestSharedMaps(t *testing.T) {
-	trimmer := newTrimmer()
+	trimmer := newTrimmer(plan.Node{})
 	all := []map[string]string{
 		{"a": "1"}, {"a": "2"}, {"a": "1", "b": "2"}, {"a": "1b2"}, {"a": "1\x00b\x002"}, {"a": "11:b1:2"}, {"a1": ""}, {"": "a1"}, {"a": strings.Repeat("x", maxSharedLength)},
 	}

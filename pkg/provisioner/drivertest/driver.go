@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -41,6 +42,7 @@ type Driver struct {
 	onDelete      DeleteHook
 	capacity      int64
 	capacityCalls int
+	onCapacity    CapacityHook
 	nodeTopology  map[string]string
 	server        *grpc.Server
 	served        chan error
@@ -51,6 +53,9 @@ type CreateHook func(ctx context.Context, request *csi.CreateVolumeRequest, next
 
 // DeleteHook runs in place of DeleteVolume; next is the default behaviour.
 type DeleteHook func(ctx context.Context, request *csi.DeleteVolumeRequest, next func() (*csi.DeleteVolumeResponse, error)) (*csi.DeleteVolumeResponse, error)
+
+// CapacityHook runs in place of GetCapacity.
+type CapacityHook func(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error)
 
 // New is a driver that creates and deletes volumes.
 func New(name string) *Driver {
@@ -124,6 +129,9 @@ func (d *Driver) OnCreate(hook CreateHook) { d.locked(func() { d.onCreate = hook
 
 // OnDelete sets the behaviour of DeleteVolume; nil is the default.
 func (d *Driver) OnDelete(hook DeleteHook) { d.locked(func() { d.onDelete = hook }) }
+
+// OnCapacity sets the behaviour of GetCapacity; nil is the default.
+func (d *Driver) OnCapacity(hook CapacityHook) { d.locked(func() { d.onCapacity = hook }) }
 
 // Volumes are the existing volumes, by name.
 func (d *Driver) Volumes() map[string]*csi.Volume {
@@ -248,11 +256,22 @@ func (d *Driver) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequ
 }
 
 // GetCapacity implements csi.ControllerServer.
-func (d *Driver) GetCapacity(context.Context, *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.capacityCalls++
-	return &csi.GetCapacityResponse{AvailableCapacity: d.capacity}, nil
+func (d *Driver) GetCapacity(ctx context.Context, request *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	var hook CapacityHook
+	var declared bool
+	response := &csi.GetCapacityResponse{}
+	d.locked(func() {
+		d.capacityCalls++
+		hook, response.AvailableCapacity = d.onCapacity, d.capacity
+		declared = slices.Contains(d.capabilities, csi.ControllerServiceCapability_RPC_GET_CAPACITY)
+	})
+	switch {
+	case hook != nil:
+		return hook(ctx, request)
+	case !declared:
+		return nil, status.Error(codes.Unimplemented, "no GET_CAPACITY")
+	}
+	return response, nil
 }
 
 // NodeGetInfo implements csi.NodeServer.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -81,10 +82,14 @@ func (n Node) Placement(claimName string, allowed []corev1.TopologySelectorTerm)
 }
 
 // Holds reports whether a volume is on this node: whether its node affinity admits the
-// node's segment. The node of a volume without affinity is unknown.
+// node's segment. A driver that returns no accessible topology leaves a volume without
+// affinity; it is on the node whose provisioner made it.
 func (n Node) Holds(volume *corev1.PersistentVolume) bool {
 	if n.IsZero() {
 		return true
+	}
+	if volume.Spec.NodeAffinity == nil {
+		return madeOn(volume) == n.Name
 	}
 	return n.Segment.Reaches(volume.Spec.NodeAffinity)
 }
@@ -94,6 +99,29 @@ func (n Node) Holds(volume *corev1.PersistentVolume) bool {
 func (s Segment) Reaches(affinity *corev1.VolumeNodeAffinity) bool {
 	return affinity != nil && affinity.Required != nil &&
 		slices.ContainsFunc(affinity.Required.NodeSelectorTerms, s.selectedBy)
+}
+
+// Elsewhere reports whether a volume is known to be on another node.
+func (n Node) Elsewhere(volume *corev1.PersistentVolume) bool {
+	known := volume.Spec.NodeAffinity != nil || madeOn(volume) != ""
+	return known && !n.Holds(volume)
+}
+
+// madeOn is the node whose provisioner made a volume, by the identity that it has
+// recorded: START-NUMBER-DRIVER-NODE. It is empty for a provisioner of the whole
+// cluster, whose identity has no node.
+func madeOn(volume *corev1.PersistentVolume) string {
+	source := volume.Spec.CSI
+	if source == nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(source.VolumeAttributes[IdentityAttribute], "-")
+	_, maker, _ := strings.Cut(rest, "-")
+	node, found := strings.CutPrefix(maker, source.Driver+"-")
+	if !found {
+		return ""
+	}
+	return node
 }
 
 func (s Segment) selectedBy(term corev1.NodeSelectorTerm) bool {
@@ -125,7 +153,7 @@ func (n Node) Abandoned(volume *corev1.PersistentVolume, claim *corev1.Persisten
 	remains := Abandoned(volume, claim, template)
 	switch {
 	case n.IsZero():
-	case remains == RemainsSaved && volume.Spec.NodeAffinity != nil && !n.Holds(volume):
+	case remains == RemainsSaved && n.Elsewhere(volume):
 		return RemainsElsewhere
 	case remains == RemainsWanted:
 		if selected := claim.Annotations[SelectedNodeAnnotation]; selected != "" && selected != n.Name {

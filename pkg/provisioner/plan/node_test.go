@@ -69,6 +69,13 @@ func host(names ...string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: "host", Operator: corev1.NodeSelectorOpIn, Values: names}
 }
 
+// madeBy is a volume without affinity.
+func madeBy(identity string) *corev1.PersistentVolume {
+	volume := savedVolume("", "nfs.example", "a")
+	volume.Spec.CSI.VolumeAttributes = map[string]string{IdentityAttribute: identity}
+	return volume
+}
+
 func TestHolds(t *testing.T) {
 	zone := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
 	not := corev1.NodeSelectorRequirement{Key: "host", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"n2"}}
@@ -93,6 +100,12 @@ func TestHolds(t *testing.T) {
 		"by a field":                   {byName, false},
 		"a term that says nothing":     {on(), false},
 		"no affinity":                  {savedVolume("", "nfs.example", "a"), false},
+		"made here, no affinity":       {madeBy("17-42-nfs.example-n1"), true},
+		"made there, no affinity":      {madeBy("17-42-nfs.example-n2"), false},
+		"made on a node named like it": {madeBy("17-42-nfs.example-a-n1"), false},
+		"made by another driver":       {madeBy("17-42-nfs-n1"), false},
+		"made for the whole cluster":   {madeBy("17-42-nfs.example"), false},
+		"made by nobody":               {madeBy(""), false},
 		"affinity that says nothing":   {empty, false},
 		"here, with a name of another": {on(host("n10")), false},
 	}
@@ -121,6 +134,8 @@ func TestAbandonedOnANode(t *testing.T) {
 		"saved here":                     {on(host("n1")), nil, RemainsSaved},
 		"saved, nobody says where":       {savedVolume("", "nfs.example", "a"), nil, RemainsSaved},
 		"saved on another node":          {on(host("n2")), testClaim(), RemainsElsewhere},
+		"made here, nobody says where":   {madeBy("17-42-nfs.example-n1"), nil, RemainsSaved},
+		"made on another node":           {madeBy("17-42-nfs.example-n2"), testClaim(), RemainsElsewhere},
 		"wanted here":                    {nil, testClaim(selected("n1")), RemainsWanted},
 		"wanted, to be scheduled again":  {nil, testClaim(), RemainsWanted},
 		"wanted on another node":         {nil, testClaim(selected("n2")), RemainsElsewhere},

@@ -62,7 +62,7 @@ func savedBy(volume *corev1.PersistentVolume) string {
 	if volume.Spec.CSI == nil {
 		return ""
 	}
-	return volume.Spec.CSI.VolumeAttributes[identityAttribute]
+	return volume.Spec.CSI.VolumeAttributes[IdentityAttribute]
 }
 
 // MayDeleteUnsaved reports whether a volume whose claim is gone and whose

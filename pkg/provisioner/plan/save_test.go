@@ -54,7 +54,7 @@ func TestSaved(t *testing.T) {
 
 func TestAbandoned(t *testing.T) {
 	by := func(volume *corev1.PersistentVolume, process string) *corev1.PersistentVolume {
-		volume.Spec.CSI.VolumeAttributes = map[string]string{identityAttribute: process}
+		volume.Spec.CSI.VolumeAttributes = map[string]string{IdentityAttribute: process}
 		return volume
 	}
 	going := func(process string) *corev1.PersistentVolume {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// identityAttribute has Options.Identity in the attributes of a volume.
-	identityAttribute = "storage.kubernetes.io/csiProvisionerIdentity"
+	// IdentityAttribute has Options.Identity in the attributes of a volume.
+	IdentityAttribute = "storage.kubernetes.io/csiProvisionerIdentity"
 
 	modifySecretNameAnnotation      = "volume.kubernetes.io/controller-modify-secret-name"
 	modifySecretNamespaceAnnotation = "volume.kubernetes.io/controller-modify-secret-namespace"
@@ -48,10 +48,10 @@ func (c *Creation) Volume(response *csi.CreateVolumeResponse) (*corev1.Persisten
 	}
 	source := volume.Spec.CSI
 	source.VolumeHandle = made.GetVolumeId()
-	identity := source.VolumeAttributes[identityAttribute]
+	identity := source.VolumeAttributes[IdentityAttribute]
 	source.VolumeAttributes = map[string]string{}
 	maps.Copy(source.VolumeAttributes, made.GetVolumeContext())
-	source.VolumeAttributes[identityAttribute] = identity
+	source.VolumeAttributes[IdentityAttribute] = identity
 	volume.Spec.NodeAffinity = c.nodeAffinity(made)
 	return volume, nil
 }
@@ -75,7 +75,7 @@ func (d draft) template() *corev1.PersistentVolume {
 				Driver:                     d.options.Driver.DriverName,
 				ReadOnly:                   d.readOnly(),
 				FSType:                     d.fsType(),
-				VolumeAttributes:           map[string]string{identityAttribute: d.options.Identity},
+				VolumeAttributes:           map[string]string{IdentityAttribute: d.options.Identity},
 				ControllerPublishSecretRef: secrets[ControllerPublishSecret].Reference(),
 				NodeStageSecretRef:         secrets[NodeStageSecret].Reference(),
 				NodePublishSecretRef:       secrets[NodePublishSecret].Reference(),
