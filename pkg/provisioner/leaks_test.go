@@ -60,6 +60,40 @@ func (w *world) dieAfterCreate(claim *corev1.PersistentVolumeClaim) {
 	}
 }
 
+// A call of long ago is repeated for a claim, and for nobody else.
+func TestEntryOfLongAgo(t *testing.T) {
+	for name, test := range map[string]struct {
+		age     time.Duration
+		creates int
+	}{
+		"of today":     {23 * time.Hour, 2},
+		"of yesterday": {25 * time.Hour, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, testClass(nil))
+			w.dieAfterCreate(testClaim("data"))
+			w.backdate("pvc-uid-data", test.age)
+			w.deleteClaim("data")
+			w.run()
+			w.awaitEmptyJournal()
+			w.wantCalls(test.creates, 0)
+			if saved := w.volume("pvc-uid-data") != nil; saved != (test.creates == 2) {
+				t.Errorf("it was saved: %t", saved)
+			}
+			if test.creates == 1 {
+				w.awaitEvent("ProvisioningCleanupFailed", "more than 24h0m0s ago, and is not looked for any more")
+			}
+		})
+	}
+	t.Run("with its claim", func(t *testing.T) {
+		w := newWorld(t, nil, testClass(nil))
+		w.dieAfterCreate(testClaim("data"))
+		w.backdate("pvc-uid-data", 25*time.Hour)
+		w.run()
+		w.awaitVolume("pvc-uid-data")
+	})
+}
+
 func TestClaimDeletedWhileNobodyWorks(t *testing.T) {
 	w := newWorld(t, nil, testClass(map[string]string{"server": "a"}))
 	w.dieAfterCreate(testClaim("data"))

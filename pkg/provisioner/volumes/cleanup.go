@@ -23,6 +23,10 @@ const (
 	// cleanupWorkers bounds the calls of cleanups: the driver may need as long for each
 	// as it is given.
 	cleanupWorkers = 10
+
+	// replayLimit is the age of an entry from which its call is not repeated without a
+	// claim: it may come from a backup, and its volume be long deleted or somebody's.
+	replayLimit = 24 * time.Hour
 )
 
 // cleaner finishes the unfinished volumes that no claim leads to any more.
@@ -32,6 +36,7 @@ type cleaner struct {
 	saver   *saver
 	tracker *tracker
 	backlog backlog
+	notes   notes
 }
 
 // Run cleans up after claims and processes that are gone, until ctx ends. The caches
@@ -47,8 +52,9 @@ func (c *cleaner) Run(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			entries := c.config.Journal.Entries()
-			c.tracker.observe(now, entries)
+			c.observe(now, entries)
 			c.backlog.retain(entries)
+			c.notes.retain(entries)
 			for name := range entries {
 				if c.backlog.due(name, now) {
 					queue.Add(name)
@@ -76,22 +82,18 @@ func (c *cleaner) check(name string) time.Duration {
 	ctx, cancel := context.WithCancel(c.config.Base)
 	defer cancel()
 	logger := klog.FromContext(ctx)
-	creation, err := plan.RestoreCreation(data)
+	note := c.notes.read(name, data)
+	creation, err := note.creation, note.err
 	if err != nil {
 		// A later version may have written it, and may come back.
 		logger.Error(err, "Skipped unreadable journal entry", logkeys.PV, name)
 		return c.config.RetryMax
 	}
 	remains, err := c.remains(ctx, creation)
-	switch {
-	case err != nil:
+	if err != nil {
 		logger.Error(err, "Failed to look up unfinished volume", logkeys.PV, name)
-	case remains == plan.RemainsSaved:
-		c.tracker.end(creation)
-	case remains == plan.RemainsOrphaned:
-		err = c.finishOrphan(ctx, creation)
-	case remains == plan.RemainsElsewhere:
-		err = c.undo(ctx, creation)
+	} else if remains != plan.RemainsWanted {
+		err = c.finish(ctx, data, remains)
 	}
 	if err == nil {
 		c.config.Retries.Forget(name)
@@ -118,6 +120,45 @@ func (c *cleaner) abandon(creation *plan.Creation, err error) {
 	c.config.Events.Event(claim, corev1.EventTypeWarning, "ProvisioningCleanupAbandoned", err.Error())
 	c.config.Retries.Forget(name)
 	c.tracker.end(creation)
+}
+
+// finish ends the entry of a volume that its claim does not need any more.
+func (c *cleaner) finish(ctx context.Context, data []byte, remains plan.Remains) error {
+	creation, err := plan.RestoreCreation(data)
+	if err != nil {
+		return err
+	}
+	switch {
+	case remains == plan.RemainsSaved:
+		c.tracker.end(creation)
+		return nil
+	case creation.Response == nil && !creation.Began.IsZero() && time.Since(creation.Began) > replayLimit:
+		c.report(creation.Template.Spec.ClaimRef, fmt.Errorf("volume %s was recorded at %s, more than %s ago, and is not looked for any more: delete it by hand if CSI driver %s has it",
+			creation.Request.GetName(), creation.Since(), replayLimit, c.config.Cluster.Driver.DriverName))
+		c.tracker.end(creation)
+		return nil
+	case remains == plan.RemainsElsewhere:
+		return c.undo(ctx, creation)
+	}
+	return c.finishOrphan(ctx, creation)
+}
+
+// observe updates the metrics. Entries of unknown age count from the start of this
+// process.
+func (c *cleaner) observe(now time.Time, entries map[string][]byte) {
+	oldest := now
+	for name, data := range entries {
+		began := c.notes.read(name, data).began
+		if began.IsZero() {
+			began = c.tracker.started
+		}
+		if began.Before(oldest) {
+			oldest = began
+		}
+	}
+	c.config.Metrics.entries.Set(float64(len(entries)))
+	c.config.Metrics.unsaved.Set(float64(len(c.tracker.unsaved.all())))
+	c.config.Metrics.oldest.Set(now.Sub(oldest).Seconds())
 }
 
 // remains reads the caches first: most entries are of volumes that are saved.
@@ -163,6 +204,8 @@ func (c *cleaner) finishOrphan(ctx context.Context, creation *plan.Creation) err
 	switch {
 	case err == nil:
 		logger.Info("Saved volume of a deleted claim", logkeys.ReclaimPolicy, creation.Template.Spec.PersistentVolumeReclaimPolicy)
+	case errors.Is(err, errHeld):
+		c.report(owner, err)
 	case state == controller.ProvisioningFinished:
 		logger.Info("Dropped volume of a deleted claim", logkeys.Reason, err.Error())
 	default:

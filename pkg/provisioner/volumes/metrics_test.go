@@ -25,8 +25,8 @@ func TestAgeOfTheOldestNote(t *testing.T) {
 		}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &tracker{config: Config{Metrics: NewMetrics()}, started: resumed}
-			s.unsaved.add("a", "handle")
+			s := &cleaner{config: Config{Metrics: NewMetrics()}, tracker: &tracker{started: resumed}}
+			s.tracker.unsaved.add("a", "handle")
 			s.observe(now, test.entries)
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(s.config.Metrics.Collectors()...)

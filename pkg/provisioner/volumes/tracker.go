@@ -209,24 +209,6 @@ func (t *tracker) remains(volume *corev1.PersistentVolume, claim *corev1.Persist
 	return t.config.Cluster.Node.Abandoned(volume, claim, creation.Template)
 }
 
-// observe updates the metrics. Entries of unknown age count from the start of this
-// process.
-func (t *tracker) observe(now time.Time, entries map[string][]byte) {
-	oldest := now
-	for _, data := range entries {
-		began := plan.BeganAt(data)
-		if began.IsZero() {
-			began = t.started
-		}
-		if began.Before(oldest) {
-			oldest = began
-		}
-	}
-	t.config.Metrics.entries.Set(float64(len(entries)))
-	t.config.Metrics.unsaved.Set(float64(len(t.unsaved.all())))
-	t.config.Metrics.oldest.Set(now.Sub(oldest).Seconds())
-}
-
 // unsaved are the handles of created volumes whose PersistentVolumes could not be
 // saved yet, by name. The journal has the responses.
 type unsaved struct{ handles sync.Map }
