@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,30 +61,41 @@ func TestVolumesOfEachKind(t *testing.T) {
 		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
 	}
-	const everywhere = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	const (
+		oneNode    = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+		readers    = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+		everywhere = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	)
+	inModes := func(modes ...csi.VolumeCapability_AccessMode_Mode) (list []*csi.VolumeCapability) {
+		for _, mode := range modes {
+			list = append(list, mounted(mode, "xfs"))
+		}
+		return list
+	}
 	for name, test := range map[string]struct {
 		class    string
 		change   func(*corev1.PersistentVolumeClaim)
-		want     *csi.VolumeCapability
+		want     []*csi.VolumeCapability
 		fsType   string
 		readOnly bool
 	}{
-		"rwx":          {change: withModes(corev1.ReadWriteMany), want: mounted(everywhere, "xfs"), fsType: "xfs"},
-		"rwx-rwo":      {change: withModes(corev1.ReadWriteMany, corev1.ReadWriteOnce), want: mounted(everywhere, "xfs"), fsType: "xfs"},
-		"rox-rwx":      {change: withModes(corev1.ReadOnlyMany, corev1.ReadWriteMany), want: mounted(everywhere, "xfs"), fsType: "xfs"},
-		"rwo":          {change: withModes(corev1.ReadWriteOnce), want: mounted(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "xfs"), fsType: "xfs"},
-		"rwop":         {change: withModes(corev1.ReadWriteOncePod), want: mounted(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "xfs"), fsType: "xfs"},
-		"rox":          {change: withModes(corev1.ReadOnlyMany), want: mounted(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, "xfs"), fsType: "xfs", readOnly: true},
-		"own-key":      {class: own, change: withModes(corev1.ReadWriteMany), want: mounted(everywhere, "ext4"), fsType: "ext4"},
-		"old-key":      {class: old, change: withModes(corev1.ReadWriteMany), want: mounted(everywhere, "ext3"), fsType: "ext3"},
-		"block":        {change: func(c *corev1.PersistentVolumeClaim) { withModes(corev1.ReadWriteOnce)(c); asBlock(c) }, want: block},
-		"block-fstype": {class: own, change: func(c *corev1.PersistentVolumeClaim) { withModes(corev1.ReadWriteOnce)(c); asBlock(c) }, want: block},
+		"rwx":          {change: withModes(corev1.ReadWriteMany), want: inModes(everywhere), fsType: "xfs"},
+		"rwx-rwo":      {change: withModes(corev1.ReadWriteMany, corev1.ReadWriteOnce), want: inModes(everywhere, oneNode), fsType: "xfs"},
+		"rox-rwx":      {change: withModes(corev1.ReadOnlyMany, corev1.ReadWriteMany), want: inModes(readers, everywhere), fsType: "xfs"},
+		"rwo":          {change: withModes(corev1.ReadWriteOnce), want: inModes(oneNode), fsType: "xfs"},
+		"rwop":         {change: withModes(corev1.ReadWriteOncePod), want: inModes(oneNode), fsType: "xfs"},
+		"rox":          {change: withModes(corev1.ReadOnlyMany), want: inModes(readers), fsType: "xfs", readOnly: true},
+		"own-key":      {class: own, change: withModes(corev1.ReadWriteMany), want: []*csi.VolumeCapability{mounted(everywhere, "ext4")}, fsType: "ext4"},
+		"old-key":      {class: old, change: withModes(corev1.ReadWriteMany), want: []*csi.VolumeCapability{mounted(everywhere, "ext3")}, fsType: "ext3"},
+		"block":        {change: func(c *corev1.PersistentVolumeClaim) { withModes(corev1.ReadWriteOnce)(c); asBlock(c) }, want: []*csi.VolumeCapability{block}},
+		"block-fstype": {class: own, change: func(c *corev1.PersistentVolumeClaim) { withModes(corev1.ReadWriteOnce)(c); asBlock(c) }, want: []*csi.VolumeCapability{block}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.createClaim(name, ofClass(w.name+test.class), test.change)
 			volume := w.awaitBound(name)
 			request := w.asked(volume.Name)
-			if got := request.GetVolumeCapabilities(); len(got) != 1 || !proto.Equal(got[0], test.want) {
+			same := func(a, b *csi.VolumeCapability) bool { return proto.Equal(a, b) }
+			if got := request.GetVolumeCapabilities(); !slices.EqualFunc(got, test.want, same) {
 				t.Errorf("the driver was asked for %v, want %v", got, test.want)
 			}
 			source := volume.Spec.CSI
