@@ -216,7 +216,10 @@ func TestVolumeThatIsRefusedAndDeletedByHand(t *testing.T) {
 	}
 	w.awaitGone("by-hand")
 	w.awaitVolume("pvc-uid-data")
-	w.wantCalls(2, 1)
+	// A call is repeated as long as the cache has the PersistentVolume that is gone.
+	if c, d := len(w.driver.Creates()), len(w.driver.Deletes()); c < 2 || d != 1 {
+		t.Errorf("CreateVolume was called %d times and DeleteVolume %d times, want 2 or more and 1", c, d)
+	}
 	if volumes := w.driver.Volumes(); volumes["pvc-uid-data"] == nil {
 		t.Errorf("the claim's PersistentVolume is for none of %v", volumes)
 	}

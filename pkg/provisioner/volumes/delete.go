@@ -23,14 +23,16 @@ type deleter struct {
 
 // Delete deletes the volume of a PersistentVolume. Every error is retried.
 func (d *deleter) Delete(ctx context.Context, volume *corev1.PersistentVolume) error {
-	if err := d.tracker.beforeDeletion(ctx, volume); err != nil {
+	done, err := d.tracker.beforeDeletion(ctx, volume)
+	defer done()
+	if err != nil {
 		return err
 	}
 	if !d.config.Cluster.Migration.MayDelete(volume) {
 		return &controller.IgnoredError{Reason: "the in-tree plugin has not left it to a CSI driver"}
 	}
 	migrated := volume.Spec.CSI == nil
-	volume, err := d.config.Cluster.Migration.Volume(klog.FromContext(ctx), volume)
+	volume, err = d.config.Cluster.Migration.Volume(klog.FromContext(ctx), volume)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (c *creator) Provision(ctx context.Context, options controller.ProvisionOpt
 			return nil, controller.ProvisioningNoChange, err
 		}
 	}
-	volume, state, err := c.create(ctx, creation, secrets)
+	volume, state, err := c.create(ctx, creation, secrets, isNew)
 	c.tracker.settle(creation, state)
 	return volume, state, err
 }
@@ -75,7 +75,9 @@ func (c *creator) failedGathering(name string, err error) controller.Provisionin
 	return controller.ProvisioningNoChange
 }
 
-func (c *creator) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
+// create calls the driver and saves what it returns, unless an earlier call created it and
+// somebody else's PersistentVolume refers to it.
+func (c *creator) create(ctx context.Context, creation *plan.Creation, secrets map[string]string, isNew bool) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	response, state, err := c.calls.create(ctx, creation, secrets)
 	if err != nil {
 		return nil, state, err
@@ -83,6 +85,11 @@ func (c *creator) create(ctx context.Context, creation *plan.Creation, secrets m
 	volume, state, err := c.saver.accept(ctx, creation, response)
 	if err != nil {
 		return nil, state, err
+	}
+	if !isNew {
+		if err := c.saver.checkNotHeld(volume); err != nil {
+			return nil, controller.ProvisioningInBackground, err
+		}
 	}
 	state, err = c.saver.save(ctx, creation, volume)
 	return volume, state, err

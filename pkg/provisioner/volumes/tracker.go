@@ -72,7 +72,7 @@ func (t *tracker) begin(ctx context.Context, creation *plan.Creation) error {
 func (t *tracker) begun(name string, claim *corev1.PersistentVolumeClaim) (*plan.Creation, error) {
 	creation, err := plan.RestoreCreation(t.config.Journal.Entry(name))
 	if err != nil {
-		return nil, nil // there is no entry, or a later version has written it
+		return nil, nil //nolint:nilerr // there is no entry, or a later version has written it
 	}
 	if owner := creation.Template.Spec.ClaimRef; owner.UID != claim.UID {
 		return nil, fmt.Errorf("%w: its volume name %s is that of a volume being created for claim %s/%s with UID %s; delete the claim and create it again",
@@ -143,25 +143,31 @@ func (t *tracker) forgetCreated(ctx context.Context, name string) error {
 
 // beforeDeletion removes the entry of a volume that is about to be deleted. The
 // PersistentVolume proves that it was saved, and is gone afterwards; the process that
-// saved it died before it could remove the entry.
-func (t *tracker) beforeDeletion(ctx context.Context, volume *corev1.PersistentVolume) error {
+// saved it died before it could remove the entry. Until done is called, no other try gets
+// from the driver a volume that somebody else's PersistentVolume is deleted with.
+func (t *tracker) beforeDeletion(ctx context.Context, volume *corev1.PersistentVolume) (done func(), err error) {
+	var names []string
+	done = func() {
+		for _, name := range names {
+			t.busy.end(name)
+		}
+	}
 	if err := t.endSaved(ctx, volume); err != nil {
-		return err
+		return done, err
 	}
 	for name, handle := range t.unsaved.all() {
 		if !t.config.Cluster.Migration.Same(klog.FromContext(ctx), volume, t.config.Cluster.Driver.DriverName, handle) {
 			continue
 		}
 		if !t.busy.start(name) {
-			return errBusy
+			return done, errBusy
 		}
-		err := t.forgetCreated(ctx, name)
-		t.busy.end(name)
-		if err != nil {
-			return err
+		names = append(names, name)
+		if err := t.forgetCreated(ctx, name); err != nil {
+			return done, err
 		}
 	}
-	return nil
+	return done, nil
 }
 
 // endSaved returns when the journal has no entry of this volume any more.
