@@ -36,6 +36,7 @@ func TestConformance(t *testing.T) {
 		t.Skip("needs the lab's cluster and the upstream suite: make test-e2e")
 	}
 	e := newEnv(t)
+	defer e.createConformanceClasses()()
 	focus, all := os.LookupEnv("CONFORMANCE_FOCUS")
 	if !all {
 		specs := e.conformance(conformanceRun{program: program, driverFile: "inline.yaml", focus: quickInlineSpecs})
@@ -88,7 +89,6 @@ type conformanceRun struct {
 // conformance returns how many specs it has run. They leave nothing on the export.
 func (e *env) conformance(r conformanceRun) (specs int) {
 	e.t.Helper()
-	defer e.createConformanceClasses()()
 	if err := os.MkdirAll(filepath.Join(inlineShare(), "conformance"), 0o755); err != nil {
 		e.t.Fatal(err)
 	}
