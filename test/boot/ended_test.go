@@ -16,7 +16,7 @@ func TestGuestEndsEarly(t *testing.T) {
 	}{
 		{"panic", "256M", "echo c > /proc/sysrq-trigger; sleep 60", "Kernel panic - not syncing: sysrq triggered crash"},
 		{"out of memory", "256M", "echo 1 > /proc/sys/vm/panic_on_oom; tail /dev/zero", "Kernel panic - not syncing: Out of memory"},
-		{"no memory to boot with", "16M", "true", "Too few physical memory"},
+		{"no memory to boot with", "4M", "true", "Too few physical memory"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			scratch := t.TempDir()
