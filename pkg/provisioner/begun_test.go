@@ -194,20 +194,28 @@ func (w *world) deleteSnapshot(name string) {
 	}
 }
 
+// restoreOfDeleted returns a world in which a snapshot is deleted while the driver restores
+// it for the claim data.
+func restoreOfDeleted(t *testing.T, snapshot string) (*world, *slowDriver) {
+	t.Helper()
+	slow := &slowDriver{}
+	w := newSourceWorld(t)
+	w.addSnapshot(snapshot)
+	w.driver.OnCreate(slow.create)
+	w.run()
+	w.createClaim(restored("data", snapshot))
+	w.awaitEvent("ProvisioningFailed", "still at it")
+	w.deleteSnapshot(snapshot)
+	return w, slow
+}
+
 func TestSnapshotDeletedWhileItIsRestored(t *testing.T) {
 	for name, between := range map[string]func(w *world){
 		"one process": func(*world) {},
 		"restarted":   func(w *world) { w.kill(); w.run() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			slow := &slowDriver{}
-			w := newSourceWorld(t)
-			w.addSnapshot("monday")
-			w.driver.OnCreate(slow.create)
-			w.run()
-			w.createClaim(restored("data", "monday"))
-			w.awaitEvent("ProvisioningFailed", "still at it")
-			w.deleteSnapshot("monday")
+			w, slow := restoreOfDeleted(t, "monday")
 			between(w)
 			w.sweeps(3)
 			slow.awaitCalls(t, 2)
@@ -223,14 +231,7 @@ func TestSnapshotDeletedWhileItIsRestored(t *testing.T) {
 
 // The claim keeps waiting for the snapshot, which therefore must not be kept.
 func TestSnapshotDeletedBeforeItsRestoreFails(t *testing.T) {
-	slow := &slowDriver{}
-	w := newSourceWorld(t)
-	w.addSnapshot("monday")
-	w.driver.OnCreate(slow.create)
-	w.run()
-	w.createClaim(restored("data", "monday"))
-	w.awaitEvent("ProvisioningFailed", "still at it")
-	w.deleteSnapshot("monday")
+	w, slow := restoreOfDeleted(t, "monday")
 	slow.end(status.Error(codes.Internal, "the copy failed"))
 	w.awaitEvent("ProvisioningFailed", "it is being deleted")
 	eventually(t, "the snapshot can go", func() bool { return !w.protected("monday") })
