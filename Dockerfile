@@ -2,7 +2,7 @@
 # `make images` packs the same two images without a container engine, from
 # hack/images/product.go. Change both: a test compares them.
 
-FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8 AS build
+FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8@sha256:6c2a5538f964f1c82f97ad14988bf05de100d922d159d0e398b54c7b0ca0c6c9 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download

@@ -15,6 +15,8 @@ COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DATE ?= $(shell TZ=UTC0 git show -s --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd HEAD 2>/dev/null || echo unknown)
 REGISTRY ?= ghcr.io/nfs-csi
 PROGRAMS := nfsplugin csi-provisioner
+# Architectures of the images.
+ARCHES ?= amd64 arm64
 
 # The modules to test and lint; hack/tools, test/lab/kube, test/lab/sidecars and
 # test/conformance only pin and wrap third-party programs.
@@ -54,15 +56,19 @@ build: ## Build both programs, static, into bin/
 	$(GO_BUILD) -tags $(GO_TAGS) -ldflags '-s -w $(STAMP)' -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
 
 .PHONY: images
-images: build $(BIN)/pack-images ## Pack both images as OCI tar files into bin/images, without a container engine
+images: $(BIN)/pack-images ## Pack both images for ARCHES as OCI tar files into bin/images, with their SBOMs, without a container engine
+	for arch in $(ARCHES); do \
+		GOOS=linux GOARCH=$$arch $(GO_BUILD) -tags $(GO_TAGS) -ldflags '-s -w $(STAMP)' -o $(BIN)/linux-$$arch/ $(PROGRAMS:%=./cmd/%); \
+	done
 	for image in $(PROGRAMS); do \
-		$(BIN)/pack-images product --image $$image --binaries $(BIN) \
+		$(BIN)/pack-images product --image $$image --binaries $(BIN) $(ARCHES:%=--arch %) \
 			--version $(VERSION) --commit $(COMMIT) --date $(DATE) \
 			$(foreach tag,$(sort $(VERSION) $(TAG)),--name $(REGISTRY)/$$image:$(tag)) --out $(IMAGES)/$$image.tar; \
 	done
 
 .PHONY: lab-images
-lab-images: images lab-deps ## Pack also the images of pods in the lab: busybox and pause
+lab-images: ARCHES = $(shell go env GOARCH)
+lab-images: build images lab-deps ## Pack the images for this machine only, and those of pods in the lab: busybox and pause
 	$(BIN)/pack-images pack --name docker.io/library/busybox:1.36 --out $(IMAGES)/busybox.tar \
 		--file /bin/busybox:/bin/busybox --cmd sh --env PATH=/bin --dir /tmp \
 		$$(/bin/busybox --list | sed -n '/^busybox$$/d; s|^\(.*\)$$|--link busybox:/bin/\1|p')
@@ -212,7 +218,7 @@ bench-provisioner: preflight-build build lab-build ## Measure csi-provisioner in
 	$(BIN)/bench-provisioner --kube $$($(LAB) build) --provisioner $(BIN)/csi-provisioner $(BENCHFLAGS)
 
 .PHONY: verify
-verify: ## Check formatting, vet, lint, tidy modules and scripts
+verify: ## Check formatting, vet, lint, tidy modules, scripts, and that images are reproducible
 	hack/verify $(MODULES)
 
 ##@ Help

@@ -5,14 +5,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/pflag"
 )
 
 const usage = `Usage:
-  images product --image IMAGE --binaries DIR --version VERSION --name REF --out FILE
-      packs nfsplugin or csi-provisioner
+  images product --image IMAGE --binaries DIR --arch ARCH... --version VERSION --name REF --out FILE
+      packs nfsplugin or csi-provisioner for each architecture, and writes its SBOM
   images pack --name REF --file SRC:DST... [--link TARGET:DST] [--dir DST] --out FILE
       packs any files
 
@@ -20,23 +21,23 @@ Every flag of a command: images COMMAND --help
 `
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+func run(args []string, stdout io.Writer) error {
 	if len(args) == 0 {
 		return fmt.Errorf("no command given\n%s", usage)
 	}
 	switch command, rest := args[0], args[1:]; command {
 	case "product":
-		return runProduct(rest)
+		return runProduct(rest, stdout)
 	case "pack":
 		return runPack(rest)
 	case "help", "-h", "--help":
-		_, err := fmt.Print(usage)
+		_, err := fmt.Fprint(stdout, usage)
 		return err
 	default:
 		return fmt.Errorf("unknown command %q\n%s", command, usage)

@@ -14,13 +14,14 @@ import (
 type packOptions struct {
 	files, links, dirs []string
 	out                string
+	names              []string
 	spec               ociimage.Spec
 }
 
 func runPack(args []string) error {
 	var o packOptions
 	flags := pflag.NewFlagSet("images pack", pflag.ContinueOnError)
-	flags.StringArrayVar(&o.spec.Names, "name", nil, "full image reference (may be repeated)")
+	flags.StringArrayVar(&o.names, "name", nil, "full image reference (may be repeated)")
 	flags.StringArrayVar(&o.files, "file", nil, "SRC:DST, a file to put into the image, mode 0755 (may be repeated)")
 	flags.StringArrayVar(&o.links, "link", nil, "TARGET:DST, a symbolic link DST -> TARGET (may be repeated)")
 	flags.StringArrayVar(&o.dirs, "dir", nil, "DST, an empty directory, mode 0755 (may be repeated)")
@@ -40,7 +41,8 @@ func runPack(args []string) error {
 	if err := o.addEntries(); err != nil {
 		return err
 	}
-	return ociimage.WriteFile(o.out, o.spec)
+	_, err := ociimage.WriteFile(o.out, ociimage.Image{Names: o.names, Platforms: []ociimage.Spec{o.spec}})
+	return err
 }
 
 func (o *packOptions) addEntries() error {

@@ -35,7 +35,7 @@ func TestDockerfile(t *testing.T) {
 	_, got, _ := strings.Cut(string(text), "\nFROM scratch")
 	var want strings.Builder
 	for _, p := range products() {
-		spec := p.spec("/out", build{version: "${VERSION}", commit: "${COMMIT}", date: "${DATE}"})
+		spec := p.spec("/out/"+p.name, "amd64", build{version: "${VERSION}", commit: "${COMMIT}", date: "${DATE}"})
 		values := map[string]string{
 			"name": p.name, "user": spec.User, "from": spec.Entries[0].Source, "to": spec.Entries[0].Path,
 			"entrypoint": strings.Join(spec.Entrypoint, " "),

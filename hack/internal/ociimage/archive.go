@@ -8,78 +8,66 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/types"
-)
-
-// Annotations for the image's name in an OCI layout: containerd and Docker read the first,
-// podman and skopeo the second.
-const (
-	annotationContainerdName = "io.containerd.image.name"
-	annotationRefName        = "org.opencontainers.image.ref.name"
 )
 
 // WriteFile builds the image and writes it to path as a tar of an OCI image
 // layout. It replaces an existing file after the new one is complete.
-func WriteFile(path string, spec Spec) error {
+func WriteFile(path string, image Image) (Summary, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+		return Summary{}, err
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return Summary{}, err
 	}
 	defer os.Remove(tmp.Name()) //nolint:errcheck // gone after the rename
-	err = Write(tmp, spec)
+	summary, err := Write(tmp, image)
 	if closeErr := tmp.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return Summary{}, fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.Chmod(tmp.Name(), 0o644); err != nil {
-		return err
+		return Summary{}, err
 	}
-	return os.Rename(tmp.Name(), path)
+	return summary, os.Rename(tmp.Name(), path)
 }
 
 // Write builds the image and writes it as a tar of an OCI image layout
-// (https://specs.opencontainers.org/image-spec/image-layout/).
-func Write(w io.Writer, spec Spec) error {
-	img, err := Build(spec)
+// (https://specs.opencontainers.org/image-spec/image-layout/), in which each name refers to
+// the same image index.
+func Write(w io.Writer, image Image) (Summary, error) {
+	if err := image.validate(); err != nil {
+		return Summary{}, err
+	}
+	images, err := image.platforms()
 	if err != nil {
-		return err
+		return Summary{}, err
 	}
-	index := namedIndex(img, spec)
-	a := archive{tw: tar.NewWriter(w)}
+	index := image.index(images)
+	a := archive{tw: tar.NewWriter(w), written: map[v1.Hash]bool{}}
 	a.add("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
-	a.addRaw("index.json", index.RawManifest)
-	a.addImage(img)
+	a.addRaw("index.json", image.named(index).RawManifest)
+	for _, img := range images {
+		a.addImage(img)
+	}
+	a.addBlob(index.Digest, index.RawManifest)
 	if a.err != nil {
-		return a.err
+		return Summary{}, a.err
 	}
-	return a.tw.Close()
-}
-
-func namedIndex(img v1.Image, spec Spec) v1.ImageIndex {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, name := range spec.Names {
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add: img,
-			Descriptor: v1.Descriptor{
-				Platform:    &v1.Platform{OS: imageOS, Architecture: spec.Architecture},
-				Annotations: map[string]string{annotationContainerdName: name, annotationRefName: name},
-			},
-		})
+	if err := a.tw.Close(); err != nil {
+		return Summary{}, err
 	}
-	return index
+	return image.summary(index, images)
 }
 
 // archive writes a layout's files and keeps the first error.
 type archive struct {
-	tw  *tar.Writer
-	err error
+	tw *tar.Writer
+	// written has the blobs that are in the archive: platforms can share a layer.
+	written map[v1.Hash]bool
+	err     error
 }
 
 func (a *archive) addImage(img v1.Image) {
@@ -100,6 +88,10 @@ func (a *archive) addBlob(digest func() (v1.Hash, error), content func() ([]byte
 	if err != nil && a.err == nil {
 		a.err = err
 	}
+	if a.written[hash] {
+		return
+	}
+	a.written[hash] = true
 	a.addRaw("blobs/"+hash.Algorithm+"/"+hash.Hex, content)
 }
 

@@ -14,11 +14,8 @@ import (
 
 const imageOS = "linux"
 
-// Build makes the image in memory.
-func Build(spec Spec) (v1.Image, error) {
-	if err := spec.validate(); err != nil {
-		return nil, err
-	}
+// build makes the image of one platform in memory.
+func build(spec Spec) (v1.Image, error) {
 	var content bytes.Buffer
 	if err := writeLayer(&content, spec.Entries); err != nil {
 		return nil, err

@@ -29,12 +29,19 @@ func source(t *testing.T, content string) string {
 	return file
 }
 
-func spec(t *testing.T) ociimage.Spec {
+func image(t *testing.T) ociimage.Image {
+	t.Helper()
+	return ociimage.Image{
+		Names:     []string{"ghcr.io/nfs-csi/app:v1", "docker.io/library/app:v1"},
+		Platforms: []ociimage.Spec{spec(t, "amd64"), spec(t, "arm64")},
+	}
+}
+
+func spec(t *testing.T, architecture string) ociimage.Spec {
 	t.Helper()
 	return ociimage.Spec{
-		Names: []string{"ghcr.io/nfs-csi/app:v1", "docker.io/library/app:v1"},
 		Entries: []ociimage.Entry{
-			{Path: "/bin/app", Source: source(t, "content")},
+			{Path: "/bin/app", Source: source(t, "content for "+architecture)},
 			{Path: "/bin/alias", Link: "app"},
 			{Path: "/tmp", Dir: true, Mode: fs.ModeSticky | 0o777},
 		},
@@ -43,7 +50,7 @@ func spec(t *testing.T) ociimage.Spec {
 		Env:          []string{"PATH=/bin"},
 		User:         "65532:65532",
 		Labels:       map[string]string{"k": "v"},
-		Architecture: "amd64",
+		Architecture: architecture,
 	}
 }
 
@@ -86,31 +93,93 @@ func tarFiles(t *testing.T, r io.Reader) map[string][]byte {
 	}
 }
 
+// Each name refers to one image index, which lists the image of each platform.
 func TestWrite(t *testing.T) {
-	want := spec(t)
+	want := image(t)
 	var archive bytes.Buffer
-	if err := ociimage.Write(&archive, want); err != nil {
+	summary, err := ociimage.Write(&archive, want)
+	if err != nil {
 		t.Fatal(err)
 	}
-	index := unpack(t, archive.Bytes())
-	if err := validate.Index(index); err != nil {
+	names := unpack(t, archive.Bytes())
+	if err := validate.Index(names); err != nil {
 		t.Errorf("not a valid image index: %v", err)
 	}
+	manifest, err := names.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range manifest.Manifests {
+		got = append(got, m.Annotations["io.containerd.image.name"])
+		if m.Digest.String() != summary.Digest || !m.MediaType.IsIndex() {
+			t.Errorf("a name refers to %s %s, want the image index %s", m.MediaType, m.Digest, summary.Digest)
+		}
+	}
+	if diff := cmp.Diff(want.Names, got); diff != "" {
+		t.Errorf("names differ (-want +got):\n%s", diff)
+	}
+	index, err := names.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkIndex(t, index, want, summary)
+}
+
+func checkIndex(t *testing.T, index v1.ImageIndex, want ociimage.Image, summary ociimage.Summary) {
+	t.Helper()
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, m := range manifest.Manifests {
-		names = append(names, m.Annotations["io.containerd.image.name"])
+	if len(manifest.Manifests) != 2 || len(summary.Platforms) != 2 {
+		t.Fatalf("%d platforms, %d in the summary; want 2", len(manifest.Manifests), len(summary.Platforms))
 	}
-	if diff := cmp.Diff(want.Names, names); diff != "" {
-		t.Errorf("names differ (-want +got):\n%s", diff)
+	for i, m := range manifest.Manifests {
+		wanted := want.Platforms[i]
+		platform := "linux/" + wanted.Architecture
+		if m.Platform.String() != platform || summary.Platforms[i].Name != platform {
+			t.Errorf("platform %s, %s in the summary; want %s", m.Platform, summary.Platforms[i].Name, platform)
+		}
+		img, err := index.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkImage(t, img, wanted)
+		if size := blobs(t, img); summary.Platforms[i].Size != size {
+			t.Errorf("size %d, want %d", summary.Platforms[i].Size, size)
+		}
 	}
-	img, err := index.Image(manifest.Manifests[0].Digest)
+}
+
+// blobs adds up what a node downloads.
+func blobs(t *testing.T, img v1.Image) int64 {
+	t.Helper()
+	manifest, err := img.RawManifest()
 	if err != nil {
 		t.Fatal(err)
 	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(len(manifest) + len(config))
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, layer := range layers {
+		n, err := layer.Size()
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += n
+	}
+	return size
+}
+
+func checkImage(t *testing.T, img v1.Image, want ociimage.Spec) {
+	t.Helper()
 	config, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
@@ -121,13 +190,13 @@ func TestWrite(t *testing.T) {
 	if diff := cmp.Diff(wantConfig, config.Config); diff != "" {
 		t.Errorf("config differs (-want +got):\n%s", diff)
 	}
-	if config.OS != "linux" || config.Architecture != "amd64" {
-		t.Errorf("platform = %s/%s, want linux/amd64", config.OS, config.Architecture)
+	if config.OS != "linux" || config.Architecture != want.Architecture {
+		t.Errorf("platform = %s/%s, want linux/%s", config.OS, config.Architecture, want.Architecture)
 	}
-	checkLayer(t, img)
+	checkLayer(t, img, "content for "+want.Architecture)
 }
 
-func checkLayer(t *testing.T, img v1.Image) {
+func checkLayer(t *testing.T, img v1.Image, app string) {
 	t.Helper()
 	layers, err := img.Layers()
 	if err != nil || len(layers) != 1 {
@@ -164,7 +233,7 @@ func checkLayer(t *testing.T, img v1.Image) {
 	}
 	want := map[string]file{
 		"bin/":      {Type: tar.TypeDir, Mode: 0o755},
-		"bin/app":   {Type: tar.TypeReg, Mode: 0o755, Content: "content"},
+		"bin/app":   {Type: tar.TypeReg, Mode: 0o755, Content: app},
 		"bin/alias": {Type: tar.TypeSymlink, Mode: 0o755, Link: "app"},
 		"tmp/":      {Type: tar.TypeDir, Mode: 0o1777},
 	}
@@ -173,40 +242,69 @@ func checkLayer(t *testing.T, img v1.Image) {
 	}
 }
 
+func write(t *testing.T, image ociimage.Image) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	if _, err := ociimage.Write(&archive, image); err != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
+}
+
 func TestReproducible(t *testing.T) {
-	s := spec(t)
-	var first, second bytes.Buffer
-	if err := ociimage.Write(&first, s); err != nil {
-		t.Fatal(err)
-	}
+	i := image(t)
+	first := write(t, i)
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(s.Entries[0].Source, later, later); err != nil {
+	if err := os.Chtimes(i.Platforms[0].Entries[0].Source, later, later); err != nil {
 		t.Fatal(err)
 	}
-	if err := ociimage.Write(&second, s); err != nil {
-		t.Fatal(err)
+	if !bytes.Equal(first, write(t, i)) {
+		t.Error("the same files gave other bytes")
 	}
-	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("the same spec gave other bytes")
+}
+
+// A layer that both platforms have is in the archive once.
+func TestSharedLayer(t *testing.T) {
+	i := image(t)
+	i.Platforms[1].Entries = i.Platforms[0].Entries
+	seen := map[string]bool{}
+	for tr := tar.NewReader(bytes.NewReader(write(t, i))); ; {
+		header, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[header.Name] {
+			t.Errorf("%s is there twice", header.Name)
+		}
+		seen[header.Name] = true
+	}
+	// The index, and manifest and configuration of each platform, and the layer.
+	if blobs := len(seen) - len([]string{"oci-layout", "index.json"}); blobs != 6 {
+		t.Errorf("%d blobs, want 6", blobs)
 	}
 }
 
 func TestRefused(t *testing.T) {
-	for name, change := range map[string]func(*ociimage.Spec){
-		"no name":         func(s *ociimage.Spec) { s.Names = nil },
-		"no architecture": func(s *ociimage.Spec) { s.Architecture = "" },
-		"relative path":   func(s *ociimage.Spec) { s.Entries[0].Path = "bin/app" },
-		"path upwards":    func(s *ociimage.Spec) { s.Entries[0].Path = "/../app" },
-		"root":            func(s *ociimage.Spec) { s.Entries[0].Path = "/" },
-		"twice":           func(s *ociimage.Spec) { s.Entries[1].Path = s.Entries[0].Path },
-		"neither kind":    func(s *ociimage.Spec) { s.Entries[0].Source = "" },
-		"file and link":   func(s *ociimage.Spec) { s.Entries[0].Link = "x" },
-		"source is a dir": func(s *ociimage.Spec) { s.Entries[0].Source = os.TempDir() },
+	for name, change := range map[string]func(*ociimage.Image, *ociimage.Spec){
+		"no name":            func(i *ociimage.Image, _ *ociimage.Spec) { i.Names = nil },
+		"no platform":        func(i *ociimage.Image, _ *ociimage.Spec) { i.Platforms = nil },
+		"architecture twice": func(_ *ociimage.Image, s *ociimage.Spec) { s.Architecture = "amd64" },
+		"no architecture":    func(_ *ociimage.Image, s *ociimage.Spec) { s.Architecture = "" },
+		"relative path":      func(_ *ociimage.Image, s *ociimage.Spec) { s.Entries[0].Path = "bin/app" },
+		"path upwards":       func(_ *ociimage.Image, s *ociimage.Spec) { s.Entries[0].Path = "/../app" },
+		"root":               func(_ *ociimage.Image, s *ociimage.Spec) { s.Entries[0].Path = "/" },
+		"path twice":         func(_ *ociimage.Image, s *ociimage.Spec) { s.Entries[1].Path = s.Entries[0].Path },
+		"neither kind":       func(_ *ociimage.Image, s *ociimage.Spec) { s.Entries[0].Source = "" },
+		"file and link":      func(_ *ociimage.Image, s *ociimage.Spec) { s.Entries[0].Link = "x" },
+		"source is a dir":    func(_ *ociimage.Image, s *ociimage.Spec) { s.Entries[0].Source = os.TempDir() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := spec(t)
-			change(&s)
-			if err := ociimage.Write(io.Discard, s); !errors.Is(err, ociimage.ErrSpec) {
+			i := image(t)
+			change(&i, &i.Platforms[1])
+			if _, err := ociimage.Write(io.Discard, i); !errors.Is(err, ociimage.ErrSpec) {
 				t.Errorf("got %v, want ErrSpec", err)
 			}
 		})
@@ -216,16 +314,16 @@ func TestRefused(t *testing.T) {
 func TestWriteFileIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sub", "image.tar")
-	s := spec(t)
-	if err := ociimage.WriteFile(file, s); err != nil {
+	i := image(t)
+	if _, err := ociimage.WriteFile(file, i); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Entries[0].Source = filepath.Join(dir, "missing")
-	if err := ociimage.WriteFile(file, s); !errors.Is(err, fs.ErrNotExist) {
+	i.Platforms[0].Entries[0].Source = filepath.Join(dir, "missing")
+	if _, err := ociimage.WriteFile(file, i); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
 	after, err := os.ReadFile(file)
@@ -242,12 +340,9 @@ func TestWriteFileIsAtomic(t *testing.T) {
 }
 
 func TestLayoutVersion(t *testing.T) {
-	var archive bytes.Buffer
-	if err := ociimage.Write(&archive, spec(t)); err != nil {
-		t.Fatal(err)
-	}
 	var marker struct{ ImageLayoutVersion string }
-	if err := json.Unmarshal(tarFiles(t, &archive)["oci-layout"], &marker); err != nil || marker.ImageLayoutVersion != "1.0.0" {
+	content := tarFiles(t, bytes.NewReader(write(t, image(t))))["oci-layout"]
+	if err := json.Unmarshal(content, &marker); err != nil || marker.ImageLayoutVersion != "1.0.0" {
 		t.Errorf("oci-layout = %+v, %v", marker, err)
 	}
 }

@@ -1,6 +1,6 @@
-// Package ociimage packs files into a single-layer OCI image without a container
-// engine. The same Spec always gives the same bytes, so that an image can be
-// compared by digest.
+// Package ociimage packs files into an OCI image without a container engine: an image
+// index, and an image of a single layer for each platform. The same files always give the
+// same bytes, so that images can be compared by digest.
 package ociimage
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ErrSpec is wrapped by every error about the Spec, as opposed to errors of reading or
+// ErrSpec is wrapped by every error about an Image or its Specs, as opposed to errors of reading or
 // writing files.
 var ErrSpec = errors.New("invalid image")
 
@@ -30,11 +30,8 @@ type Entry struct {
 	Mode fs.FileMode
 }
 
-// Spec is the content of an image and its configuration.
+// Spec is the content of an image for one architecture, and its configuration.
 type Spec struct {
-	// Names are full references such as ghcr.io/nfs-csi/nfsplugin:v0.1.0. They are used
-	// unchanged: nodes look up the image by them.
-	Names        []string
 	Entries      []Entry
 	Entrypoint   []string
 	Cmd          []string
@@ -44,10 +41,9 @@ type Spec struct {
 	Architecture string
 }
 
+func (s Spec) platform() string { return imageOS + "/" + s.Architecture }
+
 func (s Spec) validate() error {
-	if len(s.Names) == 0 {
-		return fmt.Errorf("%w: no name", ErrSpec)
-	}
 	if s.Architecture == "" {
 		return fmt.Errorf("%w: no architecture", ErrSpec)
 	}
