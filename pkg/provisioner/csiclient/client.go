@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/connection"
 	"github.com/kubernetes-csi/csi-lib-utils/metrics"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
@@ -52,6 +54,8 @@ type Client struct {
 	capabilities atomic.Pointer[plan.Capabilities]
 	disconnected atomic.Bool
 	lost         chan error
+	restarted    chan struct{}
+	watching     sync.WaitGroup
 }
 
 // Connect waits until the driver listens and is ready, then reads its name and
@@ -66,7 +70,7 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 		return nil, fmt.Errorf("timeout of CSI calls is %s, must be positive", config.Timeout)
 	}
 	config.Address = address
-	c := &Client{config: config, lost: make(chan error, 1)}
+	c := &Client{config: config, lost: make(chan error, 1), restarted: make(chan struct{}, 1)}
 	c.conn, err = connection.Connect(ctx, address, config.Metrics,
 		connection.WithTimeout(0), // the driver may start later
 		connection.OnConnectionLoss(func(context.Context) bool { return c.reconnect(ctx) }))
@@ -79,17 +83,26 @@ func Connect(ctx context.Context, config Config) (*Client, error) {
 		return nil, errors.Join(fmt.Errorf("CSI driver at %s: %w", address, err), c.conn.Close())
 	}
 	c.capabilities.Store(capabilities)
+	c.watching.Go(func() { c.stayConnected(ctx) })
 	return c, nil
 }
 
 // Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	c.watching.Wait()
+	return err
+}
 
 // Capabilities are what the driver declared most recently.
 func (c *Client) Capabilities() plan.Capabilities { return *c.capabilities.Load() }
 
 // Lost delivers at most one error: why the driver must not be used any longer.
 func (c *Client) Lost() <-chan error { return c.lost }
+
+// Restarted delivers a value when the driver has answered again after a lost connection;
+// only one for several that nobody has received.
+func (c *Client) Restarted() <-chan struct{} { return c.restarted }
 
 // CreateVolume calls the driver within the configured timeout.
 func (c *Client) CreateVolume(ctx context.Context, request *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
@@ -104,6 +117,19 @@ func (c *Client) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequ
 // GetCapacity calls the driver within the configured timeout.
 func (c *Client) GetCapacity(ctx context.Context, request *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	return call(ctx, c, csi.Controller_GetCapacity_FullMethodName, c.controller.GetCapacity, request)
+}
+
+// stayConnected reconnects when the connection is lost. By itself, gRPC would wait for the
+// next call.
+func (c *Client) stayConnected(ctx context.Context) {
+	for state := c.conn.GetState(); state != connectivity.Shutdown; state = c.conn.GetState() {
+		if state == connectivity.Idle {
+			c.conn.Connect()
+		}
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
 }
 
 // reconnect decides whether to reconnect after the connection broke. It probes the
@@ -129,6 +155,10 @@ func (c *Client) reconnect(ctx context.Context) bool {
 		return false
 	}
 	c.capabilities.Store(after)
+	select {
+	case c.restarted <- struct{}{}:
+	default:
+	}
 	klog.FromContext(ctx).Info("Reconnected to CSI driver", logkeys.Driver, after.DriverName, logkeys.Address, c.config.Address)
 	return true
 }

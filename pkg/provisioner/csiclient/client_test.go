@@ -170,6 +170,32 @@ func TestDriverRestart(t *testing.T) {
 	}
 }
 
+// Without a call.
+func TestRestartIsNoticed(t *testing.T) {
+	scripted := drivertest.New(driverName)
+	socket := startDriver(t, scripted)
+	driver := connect(t, socket)
+	select {
+	case <-driver.Restarted():
+		t.Error("Restarted() delivered a value without a restart")
+	default:
+	}
+	for range 2 {
+		if err := errors.Join(scripted.Stop(), scripted.Start(socket)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-driver.Restarted():
+		case <-time.After(patience):
+			t.Fatal("Restarted() delivers nothing")
+		}
+		eventually(t, "calls work again", func() bool {
+			_, err := driver.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "x"})
+			return err == nil
+		})
+	}
+}
+
 // The topology at startup decides which volumes are its own.
 func TestDriverComesBackOnAnotherNode(t *testing.T) {
 	scripted := drivertest.New(driverName)
@@ -190,7 +216,6 @@ func TestDriverComesBackOnAnotherNode(t *testing.T) {
 	}
 	var lost error
 	eventually(t, "the change is noticed", func() bool {
-		// An unused connection is not re-established.
 		if _, err := driver.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "a"}); err == nil {
 			t.Fatal("a call went through to the other node's driver")
 		}
