@@ -77,6 +77,8 @@ func addDriverFlags(set *pflag.FlagSet, c *Config) {
 	// takes: calls would time out and be retried while the driver works.
 	set.DurationVar(&c.Timeout, "timeout", time.Minute,
 		"Timeout of a call of the CSI driver. Calls that time out are retried, so this should be longer than creating a volume usually takes.")
+	set.BoolVar(&c.AnnounceClasses, "announce-classes", false,
+		"Call GetCapacity for each StorageClass of the driver at the start, and when the driver has restarted, so that a driver that works on its storage in the background continues without waiting for a volume to be created or deleted.")
 }
 
 func addKubernetesFlags(set *pflag.FlagSet, c *Config) {

@@ -72,7 +72,7 @@ const everyFlag = `
 	--enable-capacity --capacity-threads=11 --capacity-poll-interval=12s --capacity-ownerref-level=2
 	--capacity-for-immediate-binding --kube-api-capacity-qps=13 --kube-api-capacity-burst=14
 	--node-deployment --node-deployment-immediate-binding=false --node-deployment-base-delay=15s --node-deployment-max-delay=16s
-	--metrics-path=/m --enable-pprof --version -v=4 --logging-format=json`
+	--metrics-path=/m --enable-pprof --announce-classes --version -v=4 --logging-format=json`
 
 func TestEveryFlagIsRead(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/env")
@@ -90,7 +90,7 @@ func TestEveryFlagIsRead(t *testing.T) {
 		Options: plan.Options{DefaultFSType: "xfs", ExtraCreateMetadata: true, ReadOnlyPublish: true, CrossNamespaceSources: true},
 		Settings: provisioner.Settings{
 			RetryMin: 6 * time.Second, RetryMax: 7 * time.Second, Workers: 8, DrainTimeout: 9 * time.Second,
-			ProtectionWorkers: 2, OrphanSweepInterval: 3 * time.Second,
+			ProtectionWorkers: 2, OrphanSweepInterval: 3 * time.Second, AnnounceClasses: true,
 			Topology: volumes.Topology{Strict: true},
 		},
 		LeaderElection: LeaderElectionConfig{

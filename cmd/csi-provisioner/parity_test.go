@@ -71,7 +71,7 @@ func TestFlagsOfTheExternalProvisioner(t *testing.T) {
 		"log-flush-frequency", "log-json-info-buffer-size", "log-json-split-stream", "log-text-info-buffer-size", "log-text-split-stream",
 		"logging-format", "v", "vmodule",
 	}
-	own := []string{"shutdown-timeout"}
+	own := []string{"announce-classes", "shutdown-timeout"}
 
 	t.Setenv("KUBECONFIG", "")
 	set, _, err := (&flags{logging: logsapi.NewLoggingConfiguration()}).set()

@@ -52,6 +52,9 @@ type Config struct {
 type Settings struct {
 	// Topology of drivers that have it.
 	Topology volumes.Topology
+	// AnnounceClasses names the storage of each class to the driver at the start, and
+	// when the driver has restarted.
+	AnnounceClasses bool
 	// ProtectionWorkers remove finalizers of sources concurrently.
 	ProtectionWorkers int
 	// OrphanSweepInterval is the time between searches for stale finalizers. With 0, those

@@ -2,8 +2,9 @@
 // driver that listens on a unix socket. It configures and runs the packages below it:
 // adapter receives claims and PersistentVolumes from
 // sig-storage-lib-external-provisioner, volumes creates and deletes volumes, sources
-// protects what they are filled from, claimrace assigns claims to nodes, cluster reads
-// the Kubernetes API, csiclient calls the driver.
+// protects what they are filled from, claimrace assigns claims to nodes, announce names
+// the storage of classes to the driver, cluster reads the Kubernetes API, csiclient calls
+// the driver.
 package provisioner
 
 import (

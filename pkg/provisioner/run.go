@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/announce"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
@@ -104,7 +105,11 @@ func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-ch
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(work))
 	var writer, background sync.WaitGroup
 	writer.Go(func() { entries.Run(writing) })
-	for _, run := range []func(context.Context){p.protection.Run, p.race.Run, all.Run} {
+	runs := []func(context.Context){p.protection.Run, p.race.Run, all.Run}
+	if p.config.AnnounceClasses {
+		runs = append(runs, p.announcer().Run)
+	}
+	for _, run := range runs {
 		background.Go(func() {
 			p.cluster.Informers.WaitForCacheSync(work.Done())
 			run(work)
@@ -121,6 +126,12 @@ func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-ch
 		events.Shutdown()
 	}()
 	return idle
+}
+
+func (p *Provisioner) announcer() *announce.Announcer {
+	return announce.New(announce.Config{
+		Cluster: p.cluster, Driver: p.config.Driver, Options: p.config.Options, Limiter: backoff[string](p.config),
+	})
 }
 
 func (p *Provisioner) newVolumes(entries *journal.Journal, events record.EventRecorder) *volumes.Volumes {

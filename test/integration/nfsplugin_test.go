@@ -50,12 +50,13 @@ func (p *plugin) class(parameters map[string]string) func(*storagev1.StorageClas
 	}
 }
 
-func (p *plugin) startPlugin() {
+func (p *plugin) startPlugin(flags ...string) {
 	p.Helper()
-	process, err := cluster.StartProcess(p.dir, "nfsplugin", "/usr/bin/env",
-		"NFSPLUGIN_FAKE_EXPORTS=nfs.test:/export="+p.export, os.Getenv(pluginEnv),
-		"--mode=controller", "--driver-name="+p.driverName, "--endpoint=unix://"+p.socket(),
-		"--working-mount-dir="+filepath.Join(p.dir, "mounts"), "-v=4")
+	process, err := cluster.StartProcess(p.dir, "nfsplugin", "/usr/bin/env", append([]string{
+		"NFSPLUGIN_FAKE_EXPORTS=nfs.test:/export=" + p.export, os.Getenv(pluginEnv),
+		"--mode=controller", "--driver-name=" + p.driverName, "--endpoint=unix://" + p.socket(),
+		"--working-mount-dir=" + filepath.Join(p.dir, "mounts"), "-v=4",
+	}, flags...)...)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -279,4 +280,60 @@ func TestPluginKilled(t *testing.T) {
 	if directories, records := p.left(); !slices.Equal(directories, want) || !slices.Equal(records, want) {
 		t.Errorf("there are %v and records %v, want %v", directories, records, want)
 	}
+}
+
+// No call for a volume is made after a restart: what is left of deleted volumes goes
+// nevertheless.
+func TestPluginReclaimsAfterARestart(t *testing.T) {
+	for name, both := range map[string]bool{"driver": false, "both": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlugin(t)
+			if err := p.process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			p.startPlugin("--reclaim-rate=1")
+			replica := p.start("--announce-classes")
+			p.createClaim("data")
+			volume := p.awaitBound("data")
+			for i := range 100 {
+				p.write(fmt.Sprintf("%s/%d", volume.Name, i), "x")
+			}
+			p.deleteClaim("data")
+			p.awaitVolumeGone(volume.Name)
+			if both {
+				if err := replica.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if trash := p.trash(); len(trash) != 1 {
+				t.Fatalf("in the trash are %v, want the volume", trash)
+			}
+			p.startPlugin()
+			if both {
+				p.start("--announce-classes")
+			}
+			p.eventually("the trash is empty", func() error {
+				if trash := p.trash(); len(trash) != 0 {
+					return fmt.Errorf("there are %v", trash)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// trash has what is left of deleted volumes.
+func (p *plugin) trash() (names []string) {
+	p.Helper()
+	entries, err := os.ReadDir(filepath.Join(p.export, ".nfs-csi", "trash"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
 }

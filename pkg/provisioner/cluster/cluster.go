@@ -79,6 +79,22 @@ func (c *Cluster) Class(ctx context.Context, name string) (*storagev1.StorageCla
 	return class, err
 }
 
+// Classes returns the StorageClasses of the driver from the cache, translated for it.
+func (c *Cluster) Classes(ctx context.Context) ([]*storagev1.StorageClass, error) {
+	all, err := c.classes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var own []*storagev1.StorageClass
+	for _, class := range all {
+		class, _, err := c.Migration.Class(klog.FromContext(ctx), class)
+		if err == nil && class.Provisioner == c.Driver.DriverName {
+			own = append(own, class)
+		}
+	}
+	return own, nil
+}
+
 // Claim returns a claim from the cache.
 func (c *Cluster) Claim(namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	return c.claims.PersistentVolumeClaims(namespace).Get(name)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/codes"
@@ -34,6 +35,13 @@ func CreateState(err error) controller.ProvisioningState {
 func WorthWaiting(err error) bool {
 	answer, isStatus := status.FromError(err)
 	return isStatus && answer.Code() != codes.Unimplemented
+}
+
+// WorthAnnouncingAgain reports whether an announcement that failed may succeed later: not if
+// the class is what is wrong, or if the driver does not know the method.
+func WorthAnnouncingAgain(err error) bool {
+	code := status.Code(err)
+	return code != codes.InvalidArgument && code != codes.Unimplemented && !errors.Is(err, ErrClass)
 }
 
 // Unreachable is the error of a call that was not made because nothing listens at

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -98,6 +99,25 @@ func NewCreation(options Options, claim *corev1.PersistentVolumeClaim, storageCl
 		Secret:        d.secrets[ProvisionerSecret],
 		SecretNamedBy: class.NamedBy(ProvisionerSecret),
 		Template:      d.template(),
+	}, nil
+}
+
+// NewAnnouncement asks for the capacity that volumes of a class have where the driver
+// would mount them.
+func NewAnnouncement(options Options, storageClass *storagev1.StorageClass) (*csi.GetCapacityRequest, error) {
+	class, err := ParseClass(storageClass.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	return &csi.GetCapacityRequest{
+		Parameters: class.Common(),
+		VolumeCapabilities: []*csi.VolumeCapability{{
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{
+				FsType:     cmp.Or(class.FSType, options.DefaultFSType),
+				MountFlags: storageClass.MountOptions,
+			}},
+		}},
 	}, nil
 }
 

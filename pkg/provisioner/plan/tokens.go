@@ -10,6 +10,9 @@ import (
 
 var errUnknownToken = errors.New("unknown token")
 
+// tokenStart begins a token that is expanded.
+const tokenStart = "${"
+
 // Subject has the values of tokens.
 type Subject struct {
 	PVName         string
@@ -46,6 +49,18 @@ func (c Class) expanded(subject Subject) (map[string]string, error) {
 		parameters[key] = value
 	}
 	return parameters, nil
+}
+
+// Common are the driver's parameters that are the same for every claim: with tokens
+// expanded, those without tokens.
+func (c Class) Common() map[string]string {
+	parameters := make(map[string]string, len(c.Parameters))
+	for key, value := range c.Parameters {
+		if !c.expand || !strings.Contains(value, tokenStart) {
+			parameters[key] = value
+		}
+	}
+	return parameters
 }
 
 // parameterToken restricts the author of a claim to one plain word in the class's
@@ -96,7 +111,7 @@ func lookUp(values map[string]string, what, key string) (string, error) {
 func expand(template string, value func(token string) (string, error)) (string, error) {
 	var out strings.Builder
 	for {
-		before, rest, found := strings.Cut(template, "${")
+		before, rest, found := strings.Cut(template, tokenStart)
 		out.WriteString(before)
 		if !found {
 			return out.String(), nil

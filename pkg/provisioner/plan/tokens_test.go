@@ -116,3 +116,29 @@ func FuzzSecretReference(f *testing.F) {
 		}
 	})
 }
+
+// What differs from claim to claim is not known before there is one.
+func TestAnnouncement(t *testing.T) {
+	parameters := expandingClass("${pvc.namespace}")
+	parameters["server"], parameters["csi.storage.k8s.io/fstype"] = "a", "nfs4"
+	request, err := NewAnnouncement(testOptions(), testClass(parameters))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := request.GetParameters(); len(got) != 1 || got["server"] != "a" {
+		t.Errorf("parameters are %v", got)
+	}
+	mount := request.GetVolumeCapabilities()[0].GetMount()
+	if mount.GetFsType() != "nfs4" || len(mount.GetMountFlags()) != 2 {
+		t.Errorf("it would be mounted with %v", mount)
+	}
+	// Without the opt-in, templates are the driver's.
+	delete(parameters, "csi.storage.k8s.io/expand-parameters")
+	if request, err = NewAnnouncement(testOptions(), testClass(parameters)); err != nil || request.GetParameters()["subDir"] != "${pvc.namespace}" {
+		t.Errorf("got %v, %v", request, err)
+	}
+	parameters["csi.storage.k8s.io/typo"] = "x"
+	if _, err := NewAnnouncement(testOptions(), testClass(parameters)); WorthAnnouncingAgain(err) {
+		t.Errorf("a class with a typo is worth another try: %v", err)
+	}
+}
