@@ -22,7 +22,7 @@ ARCHES ?= amd64 arm64
 # test/conformance only pin and wrap third-party programs.
 MODULES := . hack test
 # Unit tests of the test module, which need no lab.
-TEST_UNIT := ./lab/... ./manifests/... ./sanity/... ./e2e/sshnode
+TEST_UNIT := ./chart/... ./lab/... ./manifests/... ./sanity/... ./e2e/sshnode
 # Tests in its other packages that need no lab and do not run there.
 WITHOUT_NFS := WithoutNFS$$
 
@@ -90,7 +90,7 @@ $(BIN)/pack-images:
 
 .PHONY: generate
 generate: ## Rewrite the generated and golden files
-	cd test && go test ./manifests -update
+	cd test && go test ./chart ./manifests -update
 	go test ./cmd/... -run TestReferenceIsGenerated -update
 
 .PHONY: clean
