@@ -218,8 +218,53 @@ bench-provisioner: preflight-build build lab-build ## Measure csi-provisioner in
 	$(BIN)/bench-provisioner --kube $$($(LAB) build) --provisioner $(BIN)/csi-provisioner $(BENCHFLAGS)
 
 .PHONY: verify
-verify: ## Check formatting, vet, lint, tidy modules, scripts, and that images are reproducible
+verify: ## Check formatting, vet, lint, tidy modules, scripts, workflows, and that images are reproducible
 	hack/verify $(MODULES)
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities in the code that the programs call (needs vuln.go.dev, or GOVULNDB)
+	hack/vulncheck
+
+##@ Release
+
+# Also where .github/workflows/release.yml takes the files from.
+RELEASE := $(BIN)/release
+HELM ?= $$(hack/build-tools hack/tools/helm)/helm
+# Flags of helm push: --plain-http for a registry on this machine.
+HELM_PUSH ?=
+CHART := deploy/helm/nfs-csi
+
+.PHONY: release-check
+release-check: ## Check that the commit can be released as VERSION: tag, manifests, changelog
+	hack/release-check $(VERSION) $(TAG)
+
+.PHONY: release-files
+release-files: ## Write what a release of VERSION has into bin/release: images, SBOMs, chart, notes, checksums
+	rm -rf $(RELEASE)
+	$(MAKE) --no-print-directory images IMAGES=$(RELEASE) TAG=$(VERSION) VERSION=$(VERSION)
+	$(HELM) package $(CHART) --version $(VERSION:v%=%) --app-version $(VERSION) --destination $(RELEASE)
+	hack/release-notes $(VERSION) docs/changelog.md >$(RELEASE)/notes.md
+	cd $(RELEASE) && sha256sum *.tar *.tgz *.spdx.json >SHA256SUMS
+
+.PHONY: release-push
+release-push: ## Push the images in bin/release, and the chart to oci://REGISTRY/charts
+	$(BIN)/pack-images push $(PROGRAMS:%=$(RELEASE)/%.tar) | tee $(RELEASE)/pushed.txt
+	$(HELM) push $(HELM_PUSH) $(RELEASE)/nfs-csi-*.tgz oci://$(REGISTRY)/charts 2>&1 | tee $(RELEASE)/chart.log
+	sed -n 's|^Digest: *|$(REGISTRY)/charts/nfs-csi@|p' $(RELEASE)/chart.log >>$(RELEASE)/pushed.txt
+
+.PHONY: release-digests
+release-digests: ## Print the digests of what release-push pushed, as NAME=DIGEST
+	@sed -n 's|.*/\([^/@]*\)@\(sha256:.*\)|\1=\2|p' $(RELEASE)/pushed.txt
+
+.PHONY: release-sign
+release-sign: ## Sign the images, the chart, the SBOMs and the checksums with cosign, keyless
+	hack/release-sign $(RELEASE)
+
+.PHONY: release-publish
+release-publish: ## Create the GitHub release of VERSION with the files in bin/release
+	gh release create $(VERSION) --verify-tag --title $(VERSION) --notes-file $(RELEASE)/notes.md \
+		$(if $(findstring -rc.,$(VERSION)),--prerelease) \
+		$(RELEASE)/*.tar $(RELEASE)/*.tgz $(RELEASE)/*.spdx.json $(RELEASE)/SHA256SUMS $(RELEASE)/SHA256SUMS.sigstore.json
 
 ##@ Help
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,8 @@ const usage = `Usage:
       packs nfsplugin or csi-provisioner for each architecture, and writes its SBOM
   images pack --name REF --file SRC:DST... [--link TARGET:DST] [--dir DST] --out FILE
       packs any files
+  images push FILE...
+      pushes packed images to the registries that their names name, and prints their digests
 
 Every flag of a command: images COMMAND --help
 `
@@ -36,6 +39,8 @@ func run(args []string, stdout io.Writer) error {
 		return runProduct(rest, stdout)
 	case "pack":
 		return runPack(rest)
+	case "push":
+		return runPush(context.Background(), rest, stdout)
 	case "help", "-h", "--help":
 		_, err := fmt.Fprint(stdout, usage)
 		return err

@@ -85,7 +85,9 @@ func TestRunRefuses(t *testing.T) {
 	product := []string{"product", "--name", "a:b", "--out", out, "--binaries", dir, "--arch", "amd64"}
 	for name, args := range map[string][]string{
 		"no command":          {},
-		"unknown command":     {"push"},
+		"unknown command":     {"pull"},
+		"nothing to push":     {"push"},
+		"missing archive":     {"push", out},
 		"unknown flag":        {"pack", "--nonsense"},
 		"no out":              {"pack", "--name", "a:b"},
 		"stray argument":      {"pack", "--name", "a:b", "--out", out, "stray"},
