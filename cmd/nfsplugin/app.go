@@ -160,6 +160,7 @@ func (a *App) observe(metrics *prometheus.Registry) (err error) {
 	}
 	a.http, err = observe.Listen(observe.Config{
 		Addr:     a.cfg.HTTPEndpoint,
+		Wait:     true, // volumes are mounted without metrics, too
 		Gatherer: metrics,
 		Checks:   map[string]observe.Check{"/healthz": a.prober.Check},
 	})

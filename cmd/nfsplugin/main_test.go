@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -130,27 +132,85 @@ func TestApp(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, app *App, path string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s%s", app.http.Addr(), path), nil)
+// Another process has the port: calls are served without metrics, and those are served
+// when it is free again.
+func TestAppWhosePortIsInUse(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, freed := range []bool{false, true} {
+		cfg := config(t, "--mode=controller", "--http-endpoint="+other.Addr().String())
+		app, err := New(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- app.Run(ctx) }()
+		conn, err := grpc.NewClient(cfg.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := csi.NewIdentityClient(conn).Probe(t.Context(), &csi.ProbeRequest{}); err != nil {
+			t.Error(err)
+		}
+		if freed {
+			if err := other.Close(); err != nil {
+				t.Error(err)
+			}
+			mustServe(t, other.Addr(), "/metrics", "nfsplugin_rpc_duration_seconds_count")
+		}
+		stop()
+		if err := errors.Join(<-ended, conn.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// mustServe waits until the body is served.
+func mustServe(t *testing.T, from net.Addr, path, want string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		body, err := getFrom(t.Context(), from, path)
+		if err == nil && strings.Contains(body, want) {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s: %v, %q", path, err, body)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func get(t *testing.T, app *App, path string) string {
+	t.Helper()
+	body, err := getFrom(t.Context(), app.http.Addr(), path)
+	if err != nil {
+		t.Error(err)
+	}
+	return body
+}
+
+func getFrom(ctx context.Context, from net.Addr, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s%s", from, path), nil)
+	if err != nil {
+		return "", err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	defer resp.Body.Close()
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(resp.Body); err != nil {
-		t.Fatal(err)
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
 	}
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("%s: %s: %s", path, resp.Status, body.String())
-	}
-	return body.String()
+	return string(body), errors.Join(err, resp.Body.Close())
 }
 
 func TestModesOpenOnlyWhatTheyNeed(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
@@ -30,6 +31,10 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	shutdownTimeout   = 5 * time.Second
+
+	// How long to wait for an address that is in use, before the next attempt.
+	minPause = time.Second
+	maxPause = time.Minute
 )
 
 // ErrConfig is wrapped by every error about a Config.
@@ -52,26 +57,30 @@ type Config struct {
 	Checks map[string]Check
 	// Pprof serves net/http/pprof under /debug/pprof/.
 	Pprof bool
+	// Wait makes Run wait for an address that is in use, instead of an error of Listen.
+	Wait bool
 }
 
 // Server is a bound listener with its handlers.
 type Server struct {
-	listener net.Listener
+	addr     string
+	listener net.Listener // nil while the address is in use
 	http     *http.Server
 }
 
 // Listen validates cfg and binds its address, so that a bad address or a port in use is
-// an error at the start.
+// an error at the start, unless cfg.Wait is set.
 func Listen(cfg Config) (*Server, error) {
 	cfg.MetricsPath = cmp.Or(cfg.MetricsPath, defaultMetricsPath)
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", cfg.Addr)
-	if err != nil {
+	if err != nil && (!cfg.Wait || !errors.Is(err, unix.EADDRINUSE)) {
 		return nil, fmt.Errorf("listen for http on %q: %w", cfg.Addr, err)
 	}
 	return &Server{
+		addr:     cfg.Addr,
 		listener: listener,
 		http: &http.Server{
 			Handler:           cfg.handler(),
@@ -81,17 +90,29 @@ func Listen(cfg Config) (*Server, error) {
 	}, nil
 }
 
-// Addr is the bound address, with the actual port instead of port 0.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// Addr is the bound address, with the actual port instead of port 0. It is nil if the
+// address was in use.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
 
 // Run serves until ctx ends, then gives requests a short time to finish. It returns nil
 // after a clean stop and closes the listener in any case.
 func (s *Server) Run(ctx context.Context) error {
+	listener := s.listener
+	if listener == nil {
+		if listener = s.wait(ctx); listener == nil {
+			return nil
+		}
+	}
 	served := make(chan error, 1)
-	go func() { served <- s.http.Serve(s.listener) }()
+	go func() { served <- s.http.Serve(listener) }()
 	select {
 	case err := <-served:
-		return fmt.Errorf("serve http on %s: %w", s.Addr(), err)
+		return fmt.Errorf("serve http on %s: %w", s.addr, err)
 	case <-ctx.Done():
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
@@ -105,9 +126,27 @@ func (s *Server) Run(ctx context.Context) error {
 		err = errors.Join(err, end)
 	}
 	if err != nil {
-		return fmt.Errorf("stop http on %s: %w", s.Addr(), err)
+		return fmt.Errorf("stop http on %s: %w", s.addr, err)
 	}
 	return nil
+}
+
+// wait returns a listener when the address is no longer in use, or nil when ctx ends.
+func (s *Server) wait(ctx context.Context) net.Listener {
+	logger := klog.FromContext(ctx)
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		listener, err := net.Listen("tcp", s.addr)
+		if err == nil {
+			logger.Info("Serving metrics and health checks", logkeys.Address, s.addr)
+			return listener
+		}
+		logger.Error(err, "Serving no metrics and no health checks: the address cannot be used", logkeys.Address, s.addr, logkeys.RetryIn, pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 func (c Config) validate() error {
