@@ -84,13 +84,16 @@ func (n *node) publicationOf(req *csi.NodePublishVolumeRequest) (publication, er
 	if err != nil {
 		return publication{}, err
 	}
+	mode := capability.GetAccessMode().GetMode()
 	return publication{
 		mount: nfsmount.Mount{
 			Export: a.Export, SubDir: a.SubDir, Target: filepath.Clean(req.GetTargetPath()), Options: options,
 		},
 		mode:      modeToSet(a, options, inline),
-		exclusive: capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
-		inline:    inline,
+		exclusive: mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
+		readers: mode == csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY ||
+			mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
+		inline: inline,
 	}, nil
 }
 

@@ -103,6 +103,44 @@ func TestPublishRefuses(t *testing.T) {
 	}
 }
 
+// An earlier version mounted a volume read-only if its access mode had only readers. When
+// kubelet publishes it again, that is no other mount.
+func TestPublishAgainWhatAnEarlierVersionMountedReadOnly(t *testing.T) {
+	l := newLab(t)
+	v := l.create(t, "pvc-1")
+	earlier := l.publishReq(v)
+	earlier.Readonly = true
+	if _, err := l.NodePublishVolume(t.Context(), earlier); err != nil {
+		t.Fatal(err)
+	}
+	again := l.publishReq(v)
+	_, err := l.NodePublishVolume(t.Context(), again)
+	mustFail(t, err, codes.AlreadyExists, "read-only")
+	again.VolumeContext["mountPermissions"] = "0711"
+	for _, mode := range []csi.VolumeCapability_AccessMode_Mode{
+		csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY, csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
+	} {
+		again.VolumeCapability = capability(mode)
+		if _, err := l.NodePublishVolume(t.Context(), again); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(l.dir, "pvc-1")); err != nil || info.Mode().Perm() == 0o711 {
+		t.Errorf("the mode was set through a read-only mount: %v, %v", info.Mode(), err)
+	}
+	l.unpublish(t, l.target)
+	again.VolumeContext = earlier.VolumeContext
+	if _, err := l.NodePublishVolume(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok, err := l.fake.MountAt(t.Context(), l.target); err != nil || !ok || e.ReadOnly {
+		t.Errorf("a new pod has %+v, %v, want it read-write", e, err)
+	}
+	// The other way round it is another mount.
+	_, err = l.NodePublishVolume(t.Context(), earlier)
+	mustFail(t, err, codes.AlreadyExists, "read-only")
+}
+
 func TestPublishOverSomethingElse(t *testing.T) {
 	l := newLab(t)
 	a, b := l.create(t, "pvc-a"), l.create(t, "pvc-b")

@@ -27,6 +27,9 @@ type publication struct {
 	exclusive bool
 	// mode of the volume's directory, 0 to leave it.
 	mode volume.Mode
+	// readers says that the access mode is one for readers only. It does not decide, but an
+	// earlier version mounted such volumes read-only, and those mounts stay.
+	readers bool
 	// inline volumes are written by pods, which may have planted symlinks on the share.
 	inline bool
 }
@@ -156,7 +159,7 @@ func samePublication(e nfsmount.Entry, pub publication) error {
 	if !e.IsNFS() || !pub.shownAs(e.Source) {
 		return fmt.Errorf("%w: %s (%s) is mounted there", errPublishedOtherwise, e.Source, e.FSType)
 	}
-	if e.ReadOnly != pub.mount.Options.ReadOnly() {
+	if want := pub.mount.Options.ReadOnly(); e.ReadOnly != want && (want || !pub.readers) {
 		return fmt.Errorf("%w: read-only is %v, requested is %v", errPublishedOtherwise, e.ReadOnly, pub.mount.Options.ReadOnly())
 	}
 	return nil
@@ -191,6 +194,9 @@ func (p *publisher) permit(ctx context.Context, pub publication) error {
 	}
 	if !mounted {
 		return fmt.Errorf("%w: nothing is mounted at %s", volume.ErrStale, pub.mount.Target)
+	}
+	if top.ReadOnly {
+		return nil // of an earlier version, see readers
 	}
 	if err := p.mounter.SetMode(ctx, top, pub.mode); err != nil {
 		return fmt.Errorf("mountPermissions of %s: %w", pub.mount.Source(), err)
