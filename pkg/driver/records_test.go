@@ -69,6 +69,32 @@ func TestControllerExpandVolume(t *testing.T) {
 	mustFail(t, err, codes.InvalidArgument, "")
 }
 
+// A static PersistentVolume may have any handle, and only the PersistentVolume has its size.
+func TestControllerExpandVolumeWithAnyHandle(t *testing.T) {
+	l := newLab(t)
+	for _, tt := range []struct {
+		handle string
+		size   *csi.CapacityRange
+		code   codes.Code
+	}{
+		{"datasets", &csi.CapacityRange{RequiredBytes: 7, LimitBytes: 8}, codes.OK},
+		{"nas/datasets", &csi.CapacityRange{RequiredBytes: 7}, codes.OK},
+		{"datasets", nil, codes.InvalidArgument},
+		{"datasets", &csi.CapacityRange{RequiredBytes: 7, LimitBytes: 6}, codes.OutOfRange},
+		{"nfs.test#export#../datasets", &csi.CapacityRange{RequiredBytes: 7}, codes.InvalidArgument},
+	} {
+		resp, err := l.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: tt.handle, CapacityRange: tt.size})
+		if tt.code != codes.OK {
+			mustFail(t, err, tt.code, "")
+		} else if err != nil || resp.GetCapacityBytes() != 7 || resp.GetNodeExpansionRequired() {
+			t.Errorf("%s: %v, %v, want 7 bytes", tt.handle, resp, err)
+		}
+	}
+	if n := l.fake.MountCalls(); n != 0 {
+		t.Errorf("%d mounts", n)
+	}
+}
+
 func TestControllerModifyVolume(t *testing.T) {
 	l := newLab(t)
 	v := l.create(t, "pvc-1")

@@ -129,6 +129,9 @@ func (o *Options) add(opt string) error {
 	if err := checkValue(name, value); err != nil {
 		return err
 	}
+	if name == "sec" { // the kernel would accept the flavors of all of them
+		o.data = slices.DeleteFunc(o.data, func(have string) bool { return strings.HasPrefix(have, "sec=") })
+	}
 	o.data = append(o.data, opt)
 	return nil
 }

@@ -25,6 +25,7 @@ func TestParseOptions(t *testing.T) {
 		{in: []string{"ro", "rw"}},
 		{in: []string{"noatime", "relatime"}, flags: unix.MS_RELATIME},
 		{in: []string{"nconnect=4", "sec=krb5p,xprtsec=mtls"}, data: "nconnect=4,sec=krb5p,xprtsec=mtls"},
+		{in: []string{"sec=krb5p,hard", "soft", "sec=sys:krb5i"}, data: "hard,soft,sec=sys:krb5i"},
 		{in: []string{"bg,retry=2,_netdev,nofail,x-systemd.automount,hard"}, data: "hard"},
 		{in: []string{`context="system_u:object_r:container_file_t:s0:c1,c2",hard`}, data: `context="system_u:object_r:container_file_t:s0:c1,c2",hard`},
 		{in: []string{"vers=4.1"}, vers: version{4, 1}},
