@@ -22,7 +22,7 @@ ARCHES ?= amd64 arm64
 # test/conformance only pin and wrap third-party programs.
 MODULES := . hack test
 # Unit tests of the test module, which need no lab.
-TEST_UNIT := ./chart/... ./lab/... ./manifests/... ./sanity/... ./e2e/sshnode
+TEST_UNIT := ./chart/... ./lab/... ./manifests/... ./sanity/... ./e2e/sshnode ./e2e/walkthrough
 # Tests in its other packages that need no lab and do not run there.
 WITHOUT_NFS := WithoutNFS$$
 

@@ -70,25 +70,35 @@ func build(t *testing.T) *world {
 
 func (w *world) setUp(change ...func(*storagev1.StorageClass)) {
 	w.Helper()
+	w.startDriver()
+	w.prepare(change...)
+}
+
+func (w *world) startDriver() {
+	w.Helper()
 	w.driver = drivertest.New(w.driverName)
 	if err := w.driver.Start(w.socket()); err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { _ = w.driver.Stop() })
-	w.prepare(change...)
 }
 
 // prepare makes all of the world but its driver.
 func (w *world) prepare(change ...func(*storagev1.StorageClass)) {
 	w.Helper()
 	w.createClass(w.name, change...)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
-	if _, err := w.client.CoreV1().Namespaces().Create(w.Context(), namespace, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
+	w.createNamespace(w.name)
 	w.allowJournal()
 	var err error
 	if w.kubeconfig, err = shared.ServiceAccountKubeconfig(w.Context(), w.account.namespace, w.account.name); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) createNamespace(name string) {
+	w.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := w.client.CoreV1().Namespaces().Create(w.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -55,6 +55,12 @@ func Inline(markdown string) []Command {
 	return commands
 }
 
+// Shows tells whether a page has the content of a file: a ```yaml block whose first line is a
+// comment with its name.
+func Shows(markdown, file string) bool {
+	return regexp.MustCompile("(?m)^ *```yaml\n *# " + regexp.QuoteMeta(file) + "$").MatchString(markdown)
+}
+
 // Flag is a flag in a sentence, a table or a block other than ```sh.
 type Flag struct {
 	Line int

@@ -76,7 +76,7 @@ func checkCommand(t *testing.T, page string, c docs.Command, targets map[string]
 		checkFlags(t, page, c, "cmd/csi-provisioner")
 	case "kubectl":
 		for i, word := range c.Words[:len(c.Words)-1] {
-			if word == "-k" || word == "-f" {
+			if (word == "-k" || word == "-f") && !docs.Shows(read(t, page), c.Words[i+1]) {
 				checkExists(t, page, filepath.Join(root, c.Words[i+1]))
 			}
 		}
@@ -188,6 +188,9 @@ func TestReading(t *testing.T) {
 	}
 	if diff := cmp.Diff([]docs.Command{{Line: 1, Words: []string{"make", "a", "b"}}}, docs.Inline(page)); diff != "" {
 		t.Errorf("inline commands differ (-want +got):\n%s", diff)
+	}
+	if shown := "```yaml\n# y.yaml\na: b\n```\n"; !docs.Shows(shown, "y.yaml") || docs.Shows(shown, "a.yaml") || docs.Shows(shown, ".") {
+		t.Error("a file that a page shows is not told from one that it does not")
 	}
 	const flags = "The `--a-b=c` and --d.\n| `--e`, `--f_g` |\n`cp --h`\n```sh\nx --i\n```\n```yaml\nargs: [--j]\n```\nnot a--k\n---\n"
 	wantFlags := []docs.Flag{{Line: 1, Name: "a-b"}, {Line: 1, Name: "d"}, {Line: 2, Name: "e"}, {Line: 2, Name: "f_g"}, {Line: 8, Name: "j"}}
