@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/events"
 )
 
 const (
@@ -91,9 +92,12 @@ func (e *election) check(context.Context) error { return e.health.Check(nil) }
 // It releases the lease after work has returned. The end of ctx ends the wait, but not
 // work, which has to watch ctx itself.
 func (e *election) run(ctx context.Context, name string, work func(context.Context) error) error {
-	events := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
-	defer events.Shutdown()
-	lock, err := e.lock(name, events)
+	client := events.NewClient(e.client)
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	defer broadcaster.Shutdown()
+	defer client.Settle()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(e.config.namespace())})
+	lock, err := e.lock(name, broadcaster)
 	if err != nil {
 		return err
 	}
@@ -143,7 +147,7 @@ func (e *election) run(ctx context.Context, name string, work func(context.Conte
 }
 
 // lock records on the Lease, as external-provisioner does, who leads.
-func (e *election) lock(name string, events record.EventBroadcaster) (resourcelock.Interface, error) {
+func (e *election) lock(name string, broadcaster record.EventBroadcaster) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
@@ -151,14 +155,13 @@ func (e *election) lock(name string, events record.EventBroadcaster) (resourcelo
 	// Pods in the host's network share its name, and two leaders with the same identity
 	// would not notice each other.
 	identity := host + "_" + string(uuid.NewUUID())
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events(e.config.namespace())})
 	return &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: e.config.namespace(), Name: name},
 		Client:    e.client.CoordinationV1(),
 		Labels:    e.config.Labels,
 		LockConfig: resourcelock.ResourceLockConfig{
 			Identity:      identity,
-			EventRecorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name + "/" + identity}),
+			EventRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name + "/" + identity}),
 		},
 	}, nil
 }

@@ -84,6 +84,15 @@ func TestLeaderIsAnnouncedOnTheLease(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	// Its last event, too, has been written.
+	select {
+	case event := <-announced:
+		if event.Message != identity+" stopped leading" {
+			t.Errorf("the event at the end says %q", event.Message)
+		}
+	default:
+		t.Error("no event at the end")
+	}
 }
 
 func TestLeaseLabels(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/adapter"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/claimrace"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/cluster"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/events"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/sources"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
@@ -25,6 +26,7 @@ import (
 // Provisioner provisions with one driver.
 type Provisioner struct {
 	config     Config
+	client     *events.Client
 	cluster    *cluster.Cluster
 	sources    sources.Reader
 	protection *sources.Protection
@@ -48,6 +50,7 @@ func New(config Config) (*Provisioner, error) {
 	config.Topology.Enabled = config.Topology.Enabled && capabilities.Topology
 	p := &Provisioner{
 		config: config,
+		client: events.NewClient(config.Client),
 		cluster: cluster.New(cluster.Config{
 			Client: config.Client, Driver: capabilities, Node: config.Node,
 			Topology: config.Topology.Enabled && config.Node.IsZero(),
@@ -79,7 +82,7 @@ func (p *Provisioner) handleEvents() (err error) {
 		return err
 	}
 	p.adapter, err = adapter.New(adapter.Config{
-		Base: p.base, Cluster: p.cluster, Race: p.race, Naming: config.Naming, Metrics: config.Metrics,
+		Base: p.base, Client: p.client, Cluster: p.cluster, Race: p.race, Naming: config.Naming, Metrics: config.Metrics,
 		Retries: p.retries, RetryMin: config.RetryMin, RetryMax: config.RetryMax, Workers: config.Workers,
 		CapacityChanged: config.CapacityChanged,
 	})

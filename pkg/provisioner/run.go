@@ -94,9 +94,9 @@ func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*
 // start returns a channel that is closed when nothing runs any more, which is some
 // time after the end of work.
 func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-chan struct{} {
-	events := record.NewBroadcaster(record.WithContext(p.base))
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.config.Client.CoreV1().Events(metav1.NamespaceAll)})
-	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.cluster.Driver.DriverName})
+	broadcaster := record.NewBroadcaster(record.WithContext(p.base))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.client.CoreV1().Events(metav1.NamespaceAll)})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.cluster.Driver.DriverName})
 	all := p.newVolumes(entries, recorder)
 	all.Resume(work)
 	klog.FromContext(work).Info("Starting provisioner", logkeys.Driver, p.cluster.Driver.DriverName, logkeys.Workers, p.config.Workers)
@@ -123,7 +123,8 @@ func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-ch
 		stopWriting()
 		writer.Wait()
 		p.cluster.Informers.Shutdown()
-		events.Shutdown()
+		p.client.Settle()
+		broadcaster.Shutdown()
 	}()
 	return idle
 }

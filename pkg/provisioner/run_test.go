@@ -3,12 +3,16 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/csiclient"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
@@ -34,6 +38,42 @@ func (g *gate) create(ctx context.Context, request *csi.CreateVolumeRequest, nex
 }
 
 func oneWorker(config *Config) { config.Workers = 1 }
+
+// The API server needs a moment for each event.
+func TestDrainWritesTheLastEvents(t *testing.T) {
+	w := newWorld(t, nil, testClass(nil))
+	prepend(w.client, "create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+		time.Sleep(10 * time.Millisecond)
+		return false, nil, nil
+	})
+	entered, opened := make(chan struct{}), make(chan struct{})
+	w.driver.OnCreate(func(context.Context, *csi.CreateVolumeRequest, func() (*csi.CreateVolumeResponse, error)) (*csi.CreateVolumeResponse, error) {
+		entered <- struct{}{}
+		<-opened
+		return nil, status.Error(codes.Internal, "no room")
+	})
+	const claims = 4
+	for i := range claims {
+		w.createClaim(testClaim(fmt.Sprintf("data-%d", i)))
+	}
+	for range claims {
+		<-entered
+	}
+	close(w.drain)
+	close(opened)
+	if err := w.awaitStop(); err != nil {
+		t.Errorf("Run() = %v after a clean stop", err)
+	}
+	failed := 0
+	for _, event := range w.events() {
+		if event.Reason == "ProvisioningFailed" {
+			failed++
+		}
+	}
+	if failed != claims {
+		t.Errorf("there are events about %d of %d failures", failed, claims)
+	}
+}
 
 func TestDrainFinishesWhatIsUnderWay(t *testing.T) {
 	w := newWorld(t, oneWorker, testClass(nil))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -36,7 +37,9 @@ type Race interface {
 type Config struct {
 	// Base bounds the lifetime of operations. The library ends the context of an
 	// operation as soon as it is asked to stop, but a call to the driver should finish.
-	Base    context.Context
+	Base context.Context
+	// Client writes events, and removes PersistentVolumes.
+	Client  kubernetes.Interface
 	Cluster *cluster.Cluster
 	Race    Race
 	Naming  plan.Naming
@@ -82,7 +85,7 @@ func New(config Config) (*Adapter, error) {
 	}
 	a.library = controller.NewProvisionController(
 		config.Base, // events of the last operations are sent after Run's context ends
-		drainingClient{Interface: config.Cluster.Client, base: config.Base, deletions: a.deletions},
+		drainingClient{Interface: config.Client, base: config.Base, deletions: a.deletions},
 		config.Cluster.Driver.DriverName,
 		a,
 		a.libraryOptions(requeuer, volumes)...,
