@@ -44,7 +44,7 @@ func TestValuesOfTheExternalProvisionerAreAccepted(t *testing.T) {
 			c.Node.Enabled, c.Node.BaseDelay, c.Node.MaxDelay = true, time.Second, time.Second
 		}, ""},
 		"--feature-gates=ReleaseLeaderElectionOnExit=true":  {func(*Config) {}, ""},
-		"--feature-gates=ReleaseLeaderElectionOnExit=false": {func(*Config) {}, ""},
+		"--feature-gates=ReleaseLeaderElectionOnExit=false": {func(c *Config) { c.LeaderElection.Release = false }, ""},
 	} {
 		t.Run(args, func(t *testing.T) {
 			defaults, err := parseFlags(nil, &bytes.Buffer{})

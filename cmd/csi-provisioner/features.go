@@ -11,6 +11,7 @@ const (
 	gateTopology        featuregate.Feature = "Topology"
 	gateAttributesClass featuregate.Feature = "VolumeAttributesClass"
 	gateCrossNamespace  featuregate.Feature = "CrossNamespaceVolumeDataSource"
+	gateReleaseLease    featuregate.Feature = "ReleaseLeaderElectionOnExit"
 )
 
 // addFeatureFlag returns the gates, which are set when the flags are parsed.
@@ -20,8 +21,7 @@ func addFeatureFlag(set *pflag.FlagSet) (featuregate.FeatureGate, error) {
 		gateTopology:        {Default: true, PreRelease: featuregate.GA},
 		gateAttributesClass: {Default: true, PreRelease: featuregate.GA},
 		gateCrossNamespace:  {Default: false, PreRelease: featuregate.Alpha},
-		// The Lease is always released.
-		"ReleaseLeaderElectionOnExit": {Default: true, PreRelease: featuregate.Beta},
+		gateReleaseLease:    {Default: true, PreRelease: featuregate.Beta},
 		// Gates of earlier versions of the external-provisioner; always on here.
 		"CSINodeExpandSecret":  {Default: true, LockToDefault: true, PreRelease: featuregate.GA},
 		"HonorPVReclaimPolicy": {Default: true, LockToDefault: true, PreRelease: featuregate.GA},

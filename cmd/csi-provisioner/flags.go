@@ -44,6 +44,7 @@ func parseFlags(args []string, out io.Writer) (*flags, error) {
 	parsed.config.Topology.Enabled = gates.Enabled(gateTopology)
 	parsed.config.Options.AttributesClasses = gates.Enabled(gateAttributesClass)
 	parsed.config.Options.CrossNamespaceSources = gates.Enabled(gateCrossNamespace)
+	parsed.config.LeaderElection.Release = gates.Enabled(gateReleaseLease)
 	parsed.arguments = set.Args()
 	return parsed, nil
 }

@@ -49,6 +49,7 @@ func TestDefaults(t *testing.T) {
 			LeaseDuration: 15 * time.Second,
 			RenewDeadline: 10 * time.Second,
 			RetryPeriod:   5 * time.Second,
+			Release:       true,
 		},
 		MetricsPath: "/metrics",
 	}
@@ -68,7 +69,7 @@ const everyFlag = `
 	--shutdown-timeout=9s --leader-election --leader-election-namespace=n --leader-election-lease-duration=30s
 	--leader-election-renew-deadline=20s --leader-election-retry-period=11s --leader-election-labels=team:storage --http-endpoint=:1
 	--prevent-volume-mode-conversion=false --cloning-protection-threads=2 --snapshot-orphan-sweep-interval=3s
-	--strict-topology --immediate-topology=false --feature-gates=Topology=false,VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true
+	--strict-topology --immediate-topology=false --feature-gates=Topology=false,VolumeAttributesClass=false,CrossNamespaceVolumeDataSource=true,ReleaseLeaderElectionOnExit=false
 	--enable-capacity --capacity-threads=11 --capacity-poll-interval=12s --capacity-ownerref-level=2
 	--capacity-for-immediate-binding --kube-api-capacity-qps=13 --kube-api-capacity-burst=14
 	--node-deployment --node-deployment-immediate-binding=false --node-deployment-base-delay=15s --node-deployment-max-delay=16s

@@ -42,6 +42,8 @@ type LeaderElectionConfig struct {
 	LeaseDuration time.Duration
 	RenewDeadline time.Duration
 	RetryPeriod   time.Duration
+	// Release the Lease at the end, so that the next leader need not wait for its expiry.
+	Release bool
 	// Labels of the Lease.
 	Labels leaseLabels
 }
@@ -89,7 +91,7 @@ func newElection(config LeaderElectionConfig, client kubernetes.Interface) *elec
 func (e *election) check(context.Context) error { return e.health.Check(nil) }
 
 // run waits for the lease and then runs work, whose context ends when the lease is lost.
-// It releases the lease after work has returned. The end of ctx ends the wait, but not
+// With config.Release, it releases the lease after work has returned. The end of ctx ends the wait, but not
 // work, which has to watch ctx itself.
 func (e *election) run(ctx context.Context, name string, work func(context.Context) error) error {
 	client := events.NewClient(e.client)
@@ -142,7 +144,9 @@ func (e *election) run(ctx context.Context, name string, work func(context.Conte
 	if lost {
 		return errLeaseLost
 	}
-	e.release(ctx, lock)
+	if e.config.Release {
+		e.release(ctx, lock)
+	}
 	return err
 }
 

@@ -28,6 +28,7 @@ func testElection(client *fake.Clientset) *election {
 		LeaseDuration: 2 * time.Second,
 		RenewDeadline: 500 * time.Millisecond,
 		RetryPeriod:   50 * time.Millisecond,
+		Release:       true,
 	}, client)
 }
 
@@ -157,6 +158,19 @@ func TestLeaderFinishesThenGivesTheLeaseBack(t *testing.T) {
 	}
 	if identity := holder(t, client); identity != "" {
 		t.Errorf("the lease is still %s's", identity)
+	}
+}
+
+// The feature gate ReleaseLeaderElectionOnExit is off.
+func TestLeaseIsKept(t *testing.T) {
+	client := fake.NewClientset()
+	e := testElection(client)
+	e.config.Release = false
+	if err := e.run(t.Context(), testLease, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if holder(t, client) == "" {
+		t.Error("the lease was released")
 	}
 }
 
