@@ -7,8 +7,8 @@ SHELL := bash
 .NOTPARALLEL:
 
 BIN ?= bin
-# The tag in deploy/kubernetes.
-TAG ?= $(shell sed -n 's/^ *newTag: *//p' deploy/kubernetes/kustomization.yaml | head -n 1)
+# The tag in the chart and in deploy/kubernetes.
+TAG ?= $(shell sed -n 's/^appVersion: *//p' deploy/helm/nfs-csi/Chart.yaml)
 # What is built: the version differs from commit to commit.
 VERSION ?= $(shell hack/version $(TAG))
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)

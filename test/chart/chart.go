@@ -24,9 +24,11 @@ import (
 // A Release is what `helm install NAME CHART --namespace NAMESPACE` names.
 type Release struct {
 	Name, Namespace string
-	// Kubernetes is the version of the cluster, such as v1.36.0.
+	// Kubernetes is the version of the cluster; empty is that of the lab.
 	Kubernetes string
 }
+
+const labKubernetes = "v1.36.0"
 
 // Rendered is what helm makes of a chart and values.
 type Rendered struct {
@@ -40,6 +42,9 @@ func Render(dir string, release Release, values map[string]any) (Rendered, error
 	loaded, err := loader.LoadDir(dir)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("load chart %s: %w", dir, err)
+	}
+	if release.Kubernetes == "" {
+		release.Kubernetes = labKubernetes
 	}
 	version, err := common.ParseKubeVersion(release.Kubernetes)
 	if err != nil {
@@ -76,6 +81,24 @@ func Render(dir string, release Release, values map[string]any) (Rendered, error
 	return r, nil
 }
 
+// Manifests renders what `kubectl apply` needs, with the namespace. The values are those of
+// files, and then those in text.
+func Manifests(dir string, release Release, text string, files ...string) ([]byte, error) {
+	values, err := Values(files...)
+	if err != nil {
+		return nil, err
+	}
+	for _, more := range []string{text, "namespace: {create: true}"} {
+		parsed, err := parse(more)
+		if err != nil {
+			return nil, err
+		}
+		values = loader.MergeMaps(values, parsed)
+	}
+	rendered, err := Render(dir, release, values)
+	return YAML(rendered.Manifests), err
+}
+
 // YAML joins manifests to one stream.
 func YAML(manifests []string) []byte {
 	return []byte(strings.Join(manifests, "\n---\n") + "\n")
@@ -106,11 +129,17 @@ func Values(files ...string) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		var values map[string]any
-		if err := sigsyaml.UnmarshalStrict(text, &values); err != nil {
+		values, err := parse(string(text))
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		merged = loader.MergeMaps(merged, values)
 	}
 	return merged, nil
+}
+
+func parse(text string) (map[string]any, error) {
+	var values map[string]any
+	err := sigsyaml.UnmarshalStrict([]byte(text), &values)
+	return values, err
 }

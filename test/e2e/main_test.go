@@ -24,8 +24,8 @@ const (
 	driverNamespace = "nfs-csi"
 	controllerName  = "nfs-csi-controller"
 	nodeName        = "nfs-csi-node"
-	// The driver with the sidecars of Kubernetes CSI: deploy/kubernetes and its
-	// components for snapshots, expansion, inline volumes and capacity.
+	// The driver with the sidecars of Kubernetes CSI: the values there,
+	// rendered by `make generate`.
 	manifestsDir = "testdata/driver"
 	// The cluster's part of snapshots, next to the CRDs at $SNAPSHOT_CRDS.
 	snapshotController = "testdata/snapshot-controller.yaml"

@@ -106,7 +106,7 @@ func (e *env) setRestoreSize(snapshot, content string, bytes int64) {
 func (e *env) hasMetric(ctx context.Context, line string) error {
 	pods := e.driverPods("controller")
 	for _, pod := range pods {
-		metrics, err := e.client.CoreV1().Pods(driverNamespace).ProxyGet("http", pod.Name, "9809", "/metrics", nil).DoRaw(ctx)
+		metrics, err := e.client.CoreV1().Pods(driverNamespace).ProxyGet("http", pod.Name, "9811", "/metrics", nil).DoRaw(ctx)
 		if err == nil && regexp.MustCompile(line).Match(metrics) {
 			return nil
 		}

@@ -15,10 +15,10 @@ import (
 
 const (
 	predecessor = "nfs.csi.k8s.io"
-	takeoverDir = "../manifests/testdata/csi-driver-nfs"
+	takeoverDir = "../../deploy/kubernetes/csi-driver-nfs"
 )
 
-// TestTakeover: with the component csi-driver-nfs, the driver serves a class of that name and
+// TestTakeover: with the overlay csi-driver-nfs, the driver serves a class of that name and
 // a volume in the form of csi-driver-nfs (docs/migrate.md), and may write its journal.
 func TestTakeover(t *testing.T) {
 	e := newEnv(t)

@@ -10,61 +10,89 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nfs-csi/nfs-csi/test/chart"
 )
 
 const (
-	deployDir         = "../../deploy/kubernetes"
-	baseNamespace     = "nfs-csi"
-	controllerAccount = "nfs-csi-controller"
+	deployDir = "../../deploy/kubernetes"
+	chartDir  = "../../deploy/helm/nfs-csi"
+	// baseRelease is what deployDir installs, in the namespace of this name.
+	baseRelease = "nfs-csi"
 )
 
 // account is who csi-provisioner is to the API server.
 type account struct {
 	namespace, name string
-	// suffix is of the names of all that belongs to it, but for the namespace.
-	suffix string
+	// release is the start of the names of all that belongs to it.
+	release string
 }
 
-// allowed are the accounts made so far, by suffix.
+func accountOf(release string) account {
+	return account{namespace: release, name: release + "-controller", release: release}
+}
+
+// features are the values of the chart that allow csi-provisioner more.
+func features() map[string]string {
+	return map[string]string{
+		"attach":   "rbac: {attach: true}",
+		"capacity": "capacity: {enabled: true}",
+		"topology": "rbac: {topology: true}",
+	}
+}
+
+// allowed are the accounts made so far, by release.
 var allowed sync.Map
 
-// allowedBy is an account with the permissions of the base and of some components,
-// in an installation of its own: what one feature is allowed must not hide what the
-// base lacks, nor another feature.
-func (w *world) allowedBy(components ...string) account {
+// allowedBy is an account with the permissions of the default installation and of some
+// features, in a release of its own: what one feature is allowed must not hide what the
+// default lacks, nor another feature.
+func (w *world) allowedBy(with ...string) account {
 	w.Helper()
-	if len(components) == 0 {
-		return account{namespace: baseNamespace, name: controllerAccount}
+	a := accountOf(strings.Join(append([]string{baseRelease}, with...), "-"))
+	if len(with) == 0 {
+		return a
 	}
-	suffix := "-" + strings.Join(components, "-")
-	a := account{namespace: baseNamespace + suffix, name: controllerAccount + suffix, suffix: suffix}
-	once, _ := allowed.LoadOrStore(suffix, sync.OnceValue(func() error { return w.applyWith(a, components) }))
+	once, _ := allowed.LoadOrStore(a.release, sync.OnceValue(func() error { return w.applyWith(a, with) }))
 	if err := once.(func() error)(); err != nil {
 		w.Fatal(err)
 	}
 	return a
 }
 
-func (w *world) applyWith(a account, components []string) error {
-	base, err := filepath.Abs(deployDir)
+func (w *world) applyWith(a account, with []string) error {
+	var values []string
+	for _, feature := range with {
+		values = append(values, features()[feature])
+	}
+	stream, err := chart.Manifests(chartDir, chart.Release{Name: a.release, Namespace: a.namespace}, strings.Join(values, "\n"))
 	if err != nil {
 		return err
+	}
+	objects, err := chart.Objects(stream)
+	if err != nil {
+		return err
+	}
+	var manifests []byte
+	for _, o := range objects {
+		if o.GetKind() == "CSIDriver" {
+			continue // has the name of the base's
+		}
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			return err
+		}
+		manifests = append(append(manifests, "---\n"...), text...)
 	}
 	dir := filepath.Join(w.dir, "with")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	// Kustomize takes no absolute paths.
-	if base, err = filepath.Rel(dir, base); err != nil {
-		return err
-	}
-	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: %s\nnameSuffix: %s\nresources: [%s]\ncomponents:\n",
-		a.namespace, a.suffix, base)
-	for _, component := range components {
-		text += "  - " + filepath.Join(base, component) + "\n"
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		return err
+	for file, text := range map[string]string{"manifests.yaml": string(manifests), "kustomization.yaml": "resources: [manifests.yaml]\n"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			return err
+		}
 	}
 	return shared.Apply(w.Context(), dir)
 }
@@ -76,7 +104,7 @@ func (w *world) allowJournal() {
 		return
 	}
 	roles := w.client.RbacV1().Roles(w.account.namespace)
-	role, err := roles.Get(w.Context(), "nfs-csi-journal"+w.account.suffix, metav1.GetOptions{})
+	role, err := roles.Get(w.Context(), w.account.release+"-journal", metav1.GetOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}

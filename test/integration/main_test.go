@@ -1,6 +1,6 @@
 // Package integration tests csi-provisioner as a process against a real API
 // server, with the permissions that deploy/kubernetes gives it and no more (those of
-// a component only where the feature needs it), and two CSI drivers: a scripted one,
+// a feature only where it is used), and two CSI drivers: a scripted one,
 // and nfsplugin, whose mounts are symlinks to directories here. It needs neither
 // root nor a kubelet:
 //

@@ -30,7 +30,7 @@ func (w *world) createSecret(namespace, name string) {
 
 func (w *world) allowSecrets(namespace string) {
 	w.Helper()
-	w.bind(namespace, "ClusterRole", "nfs-csi-provisioner-secrets"+w.account.suffix)
+	w.bind(namespace, "ClusterRole", w.account.release+"-provisioner-secrets")
 }
 
 func secretPair(purpose, name, namespace string) func(*storagev1.StorageClass) {

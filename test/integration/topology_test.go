@@ -21,9 +21,9 @@ const selectedNode = "volume.kubernetes.io/selected-node"
 
 // newZonedWorld has a node in each zone, with the driver on it, and a class whose
 // claims wait for their pod.
-func newZonedWorld(t *testing.T, components []string, zones ...string) *world {
+func newZonedWorld(t *testing.T, with []string, zones ...string) *world {
 	t.Helper()
-	w := newWorldWith(t, components, func(class *storagev1.StorageClass) {
+	w := newWorldWith(t, with, func(class *storagev1.StorageClass) {
 		class.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
 	})
 	w.driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
@@ -213,7 +213,7 @@ func TestCapacity(t *testing.T) {
 func (w *world) createPod() (*appsv1.Deployment, *corev1.Pod) {
 	w.Helper()
 	apps := w.client.AppsV1()
-	deployment, err := apps.Deployments(w.account.namespace).Get(w.Context(), controllerAccount+w.account.suffix, metav1.GetOptions{})
+	deployment, err := apps.Deployments(w.account.namespace).Get(w.Context(), w.account.name, metav1.GetOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}

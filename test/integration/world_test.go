@@ -41,13 +41,13 @@ func newWorld(t *testing.T, change ...func(*storagev1.StorageClass)) *world {
 	return newWorldWith(t, nil, change...)
 }
 
-// newWorldWith has what components of deploy/kubernetes allow, too.
-func newWorldWith(t *testing.T, components []string, change ...func(*storagev1.StorageClass)) *world {
+// newWorldWith has what features of the chart allow, too.
+func newWorldWith(t *testing.T, with []string, change ...func(*storagev1.StorageClass)) *world {
 	t.Helper()
 	w := build(t)
 	w.driverName = w.name
 	t.Parallel()
-	w.account = w.allowedBy(components...)
+	w.account = w.allowedBy(with...)
 	w.setUp(change...)
 	return w
 }
@@ -64,7 +64,7 @@ func build(t *testing.T) *world {
 		name:    strings.Trim(strings.ToLower(name), "-"),
 		client:  shared.Admin,
 		dir:     t.TempDir(),
-		account: account{namespace: baseNamespace, name: controllerAccount},
+		account: accountOf(baseRelease),
 	}
 }
 

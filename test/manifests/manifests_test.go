@@ -12,67 +12,106 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/nfs-csi/nfs-csi/test/chart"
 	"github.com/nfs-csi/nfs-csi/test/manifests"
 )
 
 const (
 	base    = "../../deploy/kubernetes"
 	example = "../../deploy/kubernetes/example"
-	// With the opt-in components.
-	ephemeral = "testdata/ephemeral"
-	takeover  = "testdata/csi-driver-nfs"
-	sidecars  = "testdata/sidecars"
-	// With all that csi-provisioner can do besides.
-	optional = "testdata/optional"
+	helm    = "../../deploy/helm/nfs-csi"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func TestGolden(t *testing.T) {
-	for golden, dir := range map[string]string{
-		"base.yaml":           base,
-		"example.yaml":        example,
-		"ephemeral.yaml":      ephemeral,
-		"csi-driver-nfs.yaml": takeover,
-		"sidecars.yaml":       sidecars,
-		"optional.yaml":       optional,
-	} {
-		t.Run(golden, func(t *testing.T) {
-			got, err := manifests.Render(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			file := filepath.Join("testdata", golden)
-			if *update {
-				if err := os.WriteFile(file, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("rendered manifests differ; `make generate` writes them (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// decode finds an object and decodes it strictly: a misspelt field is an error.
-func decode[T any](t *testing.T, kind, name string) T {
-	t.Helper()
-	return decodeOf[T](t, base, kind, name)
-}
-
-func decodeOf[T any](t *testing.T, dir, kind, name string) T {
-	t.Helper()
-	objects, err := manifests.Objects(dir)
+func TestExampleGolden(t *testing.T) {
+	got, err := manifests.Render(example)
 	if err != nil {
 		t.Fatal(err)
 	}
+	file := filepath.Join("testdata", "example.yaml")
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("rendered manifests differ; `make generate` writes them (-want +got):\n%s", diff)
+	}
+}
+
+// TestKubectlInstallsTheChart: what `kubectl apply -k` makes of each overlay, and of
+// deploy/kubernetes itself, is what the chart renders.
+func TestKubectlInstallsTheChart(t *testing.T) {
+	rendered := map[string]string{base: filepath.Join(base, "default", "nfs-csi.yaml")}
+	files, err := filepath.Glob(filepath.Join(base, "*", "nfs-csi.yaml"))
+	if err != nil || len(files) < 6 {
+		t.Fatalf("overlays %q, %v", files, err)
+	}
+	for _, file := range files {
+		rendered[filepath.Dir(file)] = file
+	}
+	for dir, file := range rendered {
+		stream, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := chart.Objects(stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := manifests.Objects(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(byName(want), byName(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", dir, diff)
+		}
+	}
+}
+
+func byName(objects []*unstructured.Unstructured) map[string]any {
+	named := map[string]any{}
+	for _, o := range objects {
+		named[o.GetKind()+" "+o.GetName()] = o.Object
+	}
+	return named
+}
+
+// compose renders the chart with its value files of these names, and with values, which
+// have a colon.
+func compose(t *testing.T, with ...string) []*unstructured.Unstructured {
+	t.Helper()
+	var files []string
+	values := ""
+	for _, w := range with {
+		if strings.Contains(w, ":") {
+			values += w + "\n"
+		} else {
+			files = append(files, filepath.Join(helm, "values", w+".yaml"))
+		}
+	}
+	stream, err := chart.Manifests(helm, chart.Release{Name: "nfs-csi", Namespace: "nfs-csi"}, values, files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := chart.Objects(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// decode finds an object and decodes it strictly: a misspelt field is an error.
+func decode[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) T {
+	t.Helper()
 	var typed T
 	for _, object := range objects {
 		if object.GetKind() != kind || object.GetName() != name {
@@ -98,7 +137,7 @@ func container(t *testing.T, pod corev1.PodSpec, name string) corev1.Container {
 }
 
 func TestControllerNeedsNothingOfTheHost(t *testing.T) {
-	pod := decode[appsv1.Deployment](t, "Deployment", "nfs-csi-controller").Spec.Template.Spec
+	pod := decode[appsv1.Deployment](t, compose(t), "Deployment", "nfs-csi-controller").Spec.Template.Spec
 	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
 		t.Error("the controller shares a namespace with the host")
 	}
@@ -139,7 +178,7 @@ func TestControllerNeedsNothingOfTheHost(t *testing.T) {
 // TestNothingListensOnEveryAddressOfTheHost: metrics have no authentication, so a pod on
 // the host's network serves them on the node's own address only.
 func TestNothingListensOnEveryAddressOfTheHost(t *testing.T) {
-	pod := decode[appsv1.DaemonSet](t, "DaemonSet", "nfs-csi-node").Spec.Template.Spec
+	pod := decode[appsv1.DaemonSet](t, compose(t), "DaemonSet", "nfs-csi-node").Spec.Template.Spec
 	if !pod.HostNetwork {
 		t.Fatal("the node plugin is not on the host's network")
 	}
@@ -157,7 +196,7 @@ func TestNothingListensOnEveryAddressOfTheHost(t *testing.T) {
 // TestTakeoverMountsBelowTmp: csi-driver-nfs's --working-mount-dir=/tmp needs a /tmp that can
 // be written, and its directories have mode 0755.
 func TestTakeoverMountsBelowTmp(t *testing.T) {
-	pod := decodeOf[appsv1.Deployment](t, takeover, "Deployment", "nfs-csi-controller").Spec.Template.Spec
+	pod := decode[appsv1.Deployment](t, compose(t, "csi-driver-nfs"), "Deployment", "nfs-csi-controller").Spec.Template.Spec
 	plugin := container(t, pod, "nfsplugin")
 	at := slices.IndexFunc(plugin.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/tmp" && !m.ReadOnly })
 	if at < 0 {
@@ -174,19 +213,19 @@ func TestTakeoverMountsBelowTmp(t *testing.T) {
 // TestTakeoverMayWriteItsJournal: the journal is named after the driver. One that may not
 // be written is off, and a crash then leaves volumes behind that nothing deletes.
 func TestTakeoverMayWriteItsJournal(t *testing.T) {
-	for dir, driver := range map[string]string{base: "nfs-csi-internal", takeover: "nfs-csi-k8s-io"} {
-		role := decodeOf[rbacv1.Role](t, dir, "Role", "nfs-csi-journal")
+	for with, driver := range map[string]string{"snapshots": "nfs-csi-internal", "csi-driver-nfs": "nfs-csi-k8s-io"} {
+		role := decode[rbacv1.Role](t, compose(t, with), "Role", "nfs-csi-journal")
 		named := 0
 		for _, rule := range role.Rules {
 			for _, name := range rule.ResourceNames {
 				named++
 				if !strings.HasPrefix(name, "csi-provisioner-"+driver) {
-					t.Errorf("%s: %s is the journal of another driver than %s", dir, name, driver)
+					t.Errorf("%s: %s is the journal of another driver than %s", with, name, driver)
 				}
 			}
 		}
 		if named == 0 {
-			t.Errorf("%s: the Role names no journal: %v", dir, role.Rules)
+			t.Errorf("%s: the Role names no journal: %v", with, role.Rules)
 		}
 	}
 }
@@ -194,14 +233,15 @@ func TestTakeoverMayWriteItsJournal(t *testing.T) {
 // TestTakeoverReadsSecrets: csi-driver-nfs's controller may read the secret that a class
 // names in any namespace.
 func TestTakeoverReadsSecrets(t *testing.T) {
-	binding := decodeOf[rbacv1.ClusterRoleBinding](t, takeover, "ClusterRoleBinding", "nfs-csi-provisioner-secrets")
+	objects := compose(t, "csi-driver-nfs")
+	binding := decode[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding", "nfs-csi-provisioner-secrets")
 	if binding.RoleRef.Kind != "ClusterRole" || binding.RoleRef.Name != "nfs-csi-provisioner-secrets" {
 		t.Errorf("it binds %v", binding.RoleRef)
 	}
 	if s := binding.Subjects; len(s) != 1 || s[0].Kind != rbacv1.ServiceAccountKind || s[0].Name != "nfs-csi-controller" || s[0].Namespace != "nfs-csi" {
 		t.Errorf("it is bound to %v", s)
 	}
-	role := decodeOf[rbacv1.ClusterRole](t, takeover, "ClusterRole", "nfs-csi-provisioner-secrets")
+	role := decode[rbacv1.ClusterRole](t, objects, "ClusterRole", "nfs-csi-provisioner-secrets")
 	if r := role.Rules; len(r) != 1 || !slices.Equal(r[0].Resources, []string{"secrets"}) || !slices.Equal(r[0].Verbs, []string{"get"}) {
 		t.Errorf("it allows %v", r)
 	}
@@ -210,7 +250,7 @@ func TestTakeoverReadsSecrets(t *testing.T) {
 // TestControllerSharesItsSocket checks that both containers see the socket at the path
 // in their flags.
 func TestControllerSharesItsSocket(t *testing.T) {
-	pod := decode[appsv1.Deployment](t, "Deployment", "nfs-csi-controller").Spec.Template.Spec
+	pod := decode[appsv1.Deployment](t, compose(t), "Deployment", "nfs-csi-controller").Spec.Template.Spec
 	for name, arg := range map[string]string{
 		"nfsplugin":       "--endpoint=unix:///run/csi/socket",
 		"csi-provisioner": "--csi-address=/run/csi/socket",
@@ -229,14 +269,17 @@ func TestControllerSharesItsSocket(t *testing.T) {
 }
 
 func TestNodeMountsReachTheHost(t *testing.T) {
-	for _, dir := range []string{base, ephemeral, takeover} {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			checkNode(t, decodeOf[appsv1.DaemonSet](t, dir, "DaemonSet", "nfs-csi-node").Spec.Template.Spec)
+	for with, kubelet := range map[string]string{
+		"snapshots": "/var/lib/kubelet", "ephemeral": "/var/lib/kubelet", "csi-driver-nfs": "/var/lib/kubelet",
+		"kubeletDir: /var/lib/k0s/kubelet": "/var/lib/k0s/kubelet",
+	} {
+		t.Run(with, func(t *testing.T) {
+			checkNode(t, kubelet, decode[appsv1.DaemonSet](t, compose(t, with), "DaemonSet", "nfs-csi-node").Spec.Template.Spec)
 		})
 	}
 }
 
-func checkNode(t *testing.T, pod corev1.PodSpec) {
+func checkNode(t *testing.T, kubelet string, pod corev1.PodSpec) {
 	t.Helper()
 	if !pod.HostNetwork {
 		t.Error("mounts made in a pod's network die with the pod")
@@ -248,7 +291,7 @@ func checkNode(t *testing.T, pod corev1.PodSpec) {
 			propagated[m.MountPath] = true
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"/var/lib/kubelet/pods": true}, propagated); diff != "" {
+	if diff := cmp.Diff(map[string]bool{kubelet + "/pods": true}, propagated); diff != "" {
 		t.Errorf("mounts that reach the host differ (-want +got):\n%s", diff)
 	}
 	// kubelet gets the host path of the socket that the plugin creates at a path in its
@@ -260,6 +303,9 @@ func checkNode(t *testing.T, pod corev1.PodSpec) {
 	}
 	onHost := strings.TrimPrefix(plugin.Args[i], registered)
 	for _, v := range pod.Volumes {
+		if !strings.HasPrefix(v.HostPath.Path, kubelet+"/") {
+			t.Errorf("volume %s is %s, outside of kubelet's directory", v.Name, v.HostPath.Path)
+		}
 		if v.Name == "plugin" && v.HostPath.Path != filepath.Dir(onHost) {
 			t.Errorf("kubelet looks in %s, the socket is in %s", filepath.Dir(onHost), v.HostPath.Path)
 		}
@@ -272,21 +318,18 @@ func checkNode(t *testing.T, pod corev1.PodSpec) {
 // TestAccess keeps the rules from growing unseen: no wildcards, and secrets are
 // not readable unless an administrator binds the role that is for it.
 func TestAccess(t *testing.T) {
-	objects, err := manifests.Objects(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := compose(t)
 	const secretsRole = "nfs-csi-provisioner-secrets"
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "ClusterRole":
-			role := decode[rbacv1.ClusterRole](t, "ClusterRole", object.GetName())
+			role := decode[rbacv1.ClusterRole](t, objects, "ClusterRole", object.GetName())
 			checkRules(t, role.Name, role.Rules, role.Name == secretsRole)
 		case "Role":
-			role := decode[rbacv1.Role](t, "Role", object.GetName())
+			role := decode[rbacv1.Role](t, objects, "Role", object.GetName())
 			checkRules(t, role.Name, role.Rules, false)
 		case "ClusterRoleBinding", "RoleBinding":
-			binding := decode[rbacv1.ClusterRoleBinding](t, object.GetKind(), object.GetName())
+			binding := decode[rbacv1.ClusterRoleBinding](t, objects, object.GetKind(), object.GetName())
 			if binding.RoleRef.Name == secretsRole {
 				t.Errorf("%s gives every secret away", binding.Name)
 			}

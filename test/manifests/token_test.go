@@ -12,9 +12,9 @@ import (
 // CAP_SYS_ADMIN or privileged, so it must not have the credentials of the sidecars.
 func TestTokenIsForSidecarsOnly(t *testing.T) {
 	const path = "/var/run/secrets/kubernetes.io/serviceaccount"
-	dir := compose(t, "expansion", "snapshots", "csi-driver-nfs")
-	controller := decodeOf[appsv1.Deployment](t, dir, "Deployment", "nfs-csi-controller").Spec.Template.Spec
-	node := decodeOf[appsv1.DaemonSet](t, dir, "DaemonSet", "nfs-csi-node").Spec.Template.Spec
+	objects := compose(t, "snapshots", "csi-driver-nfs")
+	controller := decode[appsv1.Deployment](t, objects, "Deployment", "nfs-csi-controller").Spec.Template.Spec
+	node := decode[appsv1.DaemonSet](t, objects, "DaemonSet", "nfs-csi-node").Spec.Template.Spec
 	for name, pod := range map[string]corev1.PodSpec{"controller": controller, "node": node} {
 		if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 			t.Errorf("%s: every container has the token", name)

@@ -60,12 +60,17 @@ func takeover(t *testing.T) *services {
 	set := pflag.NewFlagSet("nfsplugin", pflag.ContinueOnError)
 	name := set.String("driver-name", "", "")
 	mode := set.String("directory-mode", "", "")
+	permissions := set.String("mount-permissions", "", "")
+	policy := set.String("default-ondelete-policy", "", "")
 	for _, wiring := range []string{"mode", "endpoint", "working-mount-dir", "http-endpoint"} {
 		set.String(wiring, "", "")
 	}
 	set.IntP("v", "v", 0, "")
-	if err := set.Parse(controllerArgs(t, "../manifests/testdata/csi-driver-nfs.yaml")); err != nil {
-		t.Fatalf("a flag of the component that this test does not know: %v", err)
+	if err := set.Parse(controllerArgs(t, "../../deploy/kubernetes/csi-driver-nfs/nfs-csi.yaml")); err != nil {
+		t.Fatalf("a flag of the overlay that this test does not know: %v", err)
+	}
+	if *permissions != "0" || *policy != "delete" {
+		t.Fatalf("--mount-permissions=%s, --default-ondelete-policy=%s: not the defaults, which this test has", *permissions, *policy)
 	}
 	parsed, err := volume.ParseMode(*mode)
 	if err != nil || *name == "" {

@@ -83,7 +83,7 @@ func startSuite(t *testing.T) *suite {
 	if s.permissions[original], err = originalPermissions(permissionFile); err != nil {
 		t.Fatal(err)
 	}
-	if s.permissions[shipped], err = shippedPermissions(t.TempDir()); err != nil {
+	if s.permissions[shipped], err = shippedPermissions(); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nfs-csi/nfs-csi/test/manifests"
+	"github.com/nfs-csi/nfs-csi/test/chart"
 )
 
 const (
-	deployDir = "../../../deploy/kubernetes"
-	// shippedAccount is csi-provisioner's in deployDir; shippedDriver is the driver's name
+	chartDir = "../../../deploy/helm/nfs-csi"
+	// shippedAccount is csi-provisioner's in the chart; shippedDriver is the driver's name
 	// there, as in names of objects.
 	shippedAccount = "nfs-csi-controller"
 	shippedDriver  = "nfs-csi-internal"
@@ -26,7 +25,7 @@ const (
 	secretsRole = "nfs-csi-provisioner-secrets"
 )
 
-// permissions are rules by what needs them; "" is the base.
+// permissions are rules by what needs them; "" is needed always.
 type permissions struct {
 	cluster, namespaced map[string][]rbacv1.PolicyRule
 	// claims are for the namespace of the claims.
@@ -47,30 +46,31 @@ func originalPermissions(path string) (permissions, error) {
 	return permissions{cluster: rules.Cluster, namespaced: rules.Namespaced}, err
 }
 
-// shippedPermissions are those of deploy/kubernetes: of the base, and of components what
-// they add to it.
-func shippedPermissions(dir string) (permissions, error) {
+// shippedPermissions are those of the chart: with its defaults, and what values for a need
+// add to them.
+func shippedPermissions() (permissions, error) {
 	p := permissions{cluster: map[string][]rbacv1.PolicyRule{}, namespaced: map[string][]rbacv1.PolicyRule{}, claims: map[string][]rbacv1.PolicyRule{}}
-	for _, component := range []string{"", "attach", "topology", "capacity"} {
-		shipped, err := renderComponent(filepath.Join(dir, "with-"+component), component)
+	values := map[string]string{"attach": "rbac: {attach: true}", "topology": "rbac: {topology: true}", "capacity": "capacity: {enabled: true}"}
+	for _, need := range []string{"", "attach", "topology", "capacity"} {
+		shipped, err := render(values[need])
 		if err != nil {
 			return p, err
 		}
 		for _, binding := range shipped.clusterBindings {
-			p.cluster[component] = append(p.cluster[component], shipped.clusterRoles[binding]...)
+			p.cluster[need] = append(p.cluster[need], shipped.clusterRoles[binding]...)
 		}
 		for _, binding := range shipped.bindings {
-			p.namespaced[component] = append(p.namespaced[component], shipped.roles[binding]...)
+			p.namespaced[need] = append(p.namespaced[need], shipped.roles[binding]...)
 		}
-		if component == "" {
+		if need == "" {
 			p.claims["secrets"] = shipped.clusterRoles[secretsRole]
 			continue
 		}
-		p.cluster[component] = added(p.cluster[""], p.cluster[component])
-		p.namespaced[component] = added(p.namespaced[""], p.namespaced[component])
+		p.cluster[need] = added(p.cluster[""], p.cluster[need])
+		p.namespaced[need] = added(p.namespaced[""], p.namespaced[need])
 	}
 	if len(p.cluster[""]) == 0 || len(p.namespaced[""]) == 0 || len(p.claims["secrets"]) == 0 {
-		return p, fmt.Errorf("%s gives csi-provisioner no permissions: is its account %s?", deployDir, shippedAccount)
+		return p, fmt.Errorf("%s gives csi-provisioner no permissions: is its account %s?", chartDir, shippedAccount)
 	}
 	return p, nil
 }
@@ -81,33 +81,19 @@ func added(base, all []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	})
 }
 
-// rendered are the roles of a kustomization, and those that are bound to the account.
+// rendered are the roles of the chart, and those that are bound to the account.
 type rendered struct {
 	clusterRoles, roles       map[string][]rbacv1.PolicyRule
 	clusterBindings, bindings []string
 }
 
-func renderComponent(dir, component string) (rendered, error) {
+func render(values string) (rendered, error) {
 	r := rendered{clusterRoles: map[string][]rbacv1.PolicyRule{}, roles: map[string][]rbacv1.PolicyRule{}}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return r, err
-	}
-	base, err := filepath.Abs(deployDir)
+	stream, err := chart.Manifests(chartDir, chart.Release{Name: "nfs-csi", Namespace: "nfs-csi"}, values)
 	if err != nil {
 		return r, err
 	}
-	// Kustomize takes no absolute paths.
-	if base, err = filepath.Rel(dir, base); err != nil {
-		return r, err
-	}
-	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [" + base + "]\n"
-	if component != "" {
-		text += "components: [" + filepath.Join(base, component) + "]\n"
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		return r, err
-	}
-	objects, err := manifests.Objects(dir)
+	objects, err := chart.Objects(stream)
 	if err != nil {
 		return r, err
 	}

@@ -63,6 +63,8 @@
     # subDir of a class may contain namespace and name of the claim.
     - --extra-create-metadata
     - --http-endpoint={{ include "nfs-csi.controllerAddress" . }}:{{ $provisioner.port }}
+    # What deleted volumes left on the exports of the classes is removed from the start.
+    - --announce-classes
     {{- if .Values.capacity.enabled }}
     - --enable-capacity
     # The owner is the Deployment, since the ReplicaSet is replaced at an upgrade.
