@@ -81,8 +81,8 @@ sidecar-images: $(call needs,$(BIN)/pack-images) ## Pack external-resizer, exter
 
 .PHONY: conformance-images
 conformance-images: $(call needs,$(BIN)/pack-images) ## Build Kubernetes' tests of storage drivers and pack their images, for the lab
-	suite=$$(hack/pack-conformance $(BIN)/pack-images $(IMAGES)/conformance); \
-		ln -sfn "$$suite" $(BIN)/conformance.test
+	built=$$(hack/pack-conformance $(BIN)/pack-images $(IMAGES)/conformance); \
+		ln -sfn "$$built" $(BIN)/conformance
 
 .PHONY: $(BIN)/pack-images
 $(BIN)/pack-images:
@@ -189,7 +189,7 @@ test-sanity: $(call needs,preflight-nfs build lab lab-deps) ## Run csi-sanity ag
 
 E2E_NEEDS = $(call needs,preflight-cluster lab-images) lab-build sidecar-images conformance-images
 E2E_FLAGS = --images $(IMAGES) --images $(IMAGES)/sidecars --images $(IMAGES)/conformance \
-	--env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds --env CONFORMANCE=$(CURDIR)/$(BIN)/conformance.test
+	--env SNAPSHOT_CRDS=$(CURDIR)/$(IMAGES)/sidecars/crds --env CONFORMANCE=$(CURDIR)/$(BIN)/conformance
 
 .PHONY: test-e2e
 test-e2e: $(E2E_NEEDS) ## Run the tests on a real Kubernetes node, in the lab

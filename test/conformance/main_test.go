@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"testing"
 
@@ -24,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	results := flag.String("results", "", "pipe or file for a line of JSON at the start and at the end of each spec")
+	results := flag.String("results", "", "Unix socket for a line of JSON at the start and at the end of each spec")
 	preprovisioned := flag.Bool("preprovisioned", false, "add the specs of volumes that an administrator created")
 	config.CopyFlags(config.Flags, flag.CommandLine)
 	framework.RegisterCommonFlags(flag.CommandLine)
@@ -54,14 +55,15 @@ type report struct {
 	Output  string // of a failed one
 }
 
-// reportTo writes a report to the file when a spec starts and when it has ended. Ginkgo
-// also reports the specs that the focus excludes: they are skipped before they start.
+// reportTo writes a report to the socket when a spec starts and when it has ended. Each of
+// Ginkgo's processes has a connection of its own. Ginkgo also reports the specs that the
+// focus excludes: they are skipped before they start.
 func reportTo(path string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return err
 	}
-	lines := json.NewEncoder(file)
+	lines := json.NewEncoder(conn)
 	write := func(r report) {
 		framework.ExpectNoError(lines.Encode(r), "write the report of %s", r.Name)
 	}

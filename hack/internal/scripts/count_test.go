@@ -54,6 +54,28 @@ func TestCountGinkgoSpecs(t *testing.T) {
 	}
 }
 
+func TestCountSpecsByGroup(t *testing.T) {
+	const driver = "TestConformance/External_Storage_[Driver:_nfs.csi.internal]_[Testpattern:_"
+	path := filepath.Join(t.TempDir(), "log")
+	writeFile(t, path, `=== RUN   `+driver+`Dynamic_PV_(default_fs)]_volumes_should_store_data
+    specs_test.go:1: passed after 20s: External Storage [Testpattern: Dynamic PV] subPath should work
+--- FAIL: TestConformance (60.00s)
+    --- PASS: `+driver+`Dynamic_PV_(default_fs)]_volumes_should_store_data (20.30s)
+    --- FAIL: `+driver+`Dynamic_PV_(xfs)]_[Slow]_volumes_should_store_data (10.30s)
+    --- SKIP: `+driver+`Dynamic_PV_(ntfs)]_[Feature:Windows]_subPath_should_support_read/write_[LinuxOnly] (0.00s)
+    --- PASS: `+driver+`Dynamic_PV_(block_volmode)(allowExpansion)]_volume-expand_should_resize_[Slow] (30.00s)
+`, 0o644)
+	got, code := script(t, nil, filepath.Join(hack, "count-specs"), path)
+	const want = `group                            passed failed skipped seconds
+subPath                               0      0       1       0
+volume-expand                         1      0       0      30
+volumes                               1      1       0      31
+`
+	if code != 0 || got != want {
+		t.Errorf("exit code %d, got\n%swant\n%s", code, got, want)
+	}
+}
+
 func mustCount(t *testing.T, log, want string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
