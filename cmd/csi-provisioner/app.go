@@ -158,18 +158,24 @@ func (a *App) provisioner(driver *csiclient.Client, publisher *capacity.Publishe
 	node := a.config.Node.node(driver)
 	options.Identity = newIdentity(name, node.Name)
 	config := provisioner.Config{
-		Client:           a.clients.work,
-		Dynamic:          a.clients.dynamic,
-		Driver:           driver,
-		Metrics:          a.telemetry.library,
-		Naming:           a.naming,
-		Options:          options,
-		Settings:         a.config.Settings,
-		JournalNamespace: a.config.LeaderElection.namespace(),
-		JournalName:      a.config.Node.journalOf(name),
-		Node:             node,
-		RaceMinDelay:     a.config.Node.BaseDelay,
-		RaceMaxDelay:     a.config.Node.MaxDelay,
+		Client:   a.clients.work,
+		Dynamic:  a.clients.dynamic,
+		Driver:   driver,
+		Metrics:  a.telemetry.library,
+		Naming:   a.naming,
+		Options:  options,
+		Settings: a.config.Settings,
+		Journal: provisioner.Journal{
+			Namespace: a.config.LeaderElection.namespace(),
+			Name:      a.config.Node.journalOf(name),
+			Former:    a.config.Node.formerJournalOf(name),
+		},
+		Node:         node,
+		RaceMinDelay: a.config.Node.BaseDelay,
+		RaceMaxDelay: a.config.Node.MaxDelay,
+	}
+	if a.election != nil {
+		config.Journal.Leading = a.election.leading
 	}
 	if publisher != nil {
 		config.CapacityChanged = publisher.Refresh

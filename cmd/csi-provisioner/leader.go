@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +83,8 @@ type election struct {
 	config LeaderElectionConfig
 	client kubernetes.Interface
 	health *leaderelection.HealthzAdaptor
+	// elector is nil until run.
+	elector atomic.Pointer[leaderelection.LeaderElector]
 }
 
 func newElection(config LeaderElectionConfig, client kubernetes.Interface) *election {
@@ -89,6 +92,13 @@ func newElection(config LeaderElectionConfig, client kubernetes.Interface) *elec
 }
 
 func (e *election) check(context.Context) error { return e.health.Check(nil) }
+
+// leading reports whether this replica holds a lease that has not expired. A process that
+// was suspended may not have noticed the loss yet.
+func (e *election) leading() bool {
+	elector := e.elector.Load()
+	return elector != nil && elector.IsLeader() && elector.Check(0) == nil
+}
 
 // run waits for the lease and then runs work, whose context ends when the lease is lost.
 // With config.Release, it releases the lease after work has returned. The end of ctx ends the wait, but not
@@ -126,6 +136,7 @@ func (e *election) run(ctx context.Context, name string, work func(context.Conte
 		return fmt.Errorf("leader election: %w", err)
 	}
 	e.health.SetLeaderElection(elector)
+	e.elector.Store(elector)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -341,3 +341,36 @@ func TestOwnNamespace(t *testing.T) {
 		t.Errorf("ownNamespace() = %q", got)
 	}
 }
+
+// A lease that is not renewed counts until it expires, whether or not this process has
+// noticed by then.
+func TestLeadingUntilTheLeaseExpires(t *testing.T) {
+	client := fake.NewClientset()
+	e := testElection(client)
+	if e.leading() {
+		t.Error("it leads before it has the lease")
+	}
+	err := e.run(t.Context(), testLease, func(lead context.Context) error {
+		if !e.leading() {
+			t.Error("it has the lease and does not lead")
+		}
+		client.Lock()
+		client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("connection lost")
+		})
+		client.Unlock()
+		<-lead.Done()
+		deadline := time.Now().Add(patience)
+		for e.leading() {
+			if time.Now().After(deadline) {
+				t.Error("it leads on with an expired lease")
+				return nil
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		return nil
+	})
+	if !errors.Is(err, errLeaseLost) {
+		t.Errorf("run() = %v", err)
+	}
+}

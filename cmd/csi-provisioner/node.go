@@ -15,6 +15,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
+// maxJournalName leaves room for a dot and a digit.
+const maxJournalName = validation.DNS1123SubdomainMaxLength - 2
+
 // NodeConfig has the values of --node-deployment and --node-deployment-*.
 type NodeConfig struct {
 	Enabled   bool
@@ -63,16 +66,24 @@ func (c NodeConfig) node(driver *csiclient.Client) plan.Node {
 	}
 }
 
-// journalOf is the name of the ConfigMap with the volumes that are being created, for
-// all nodes or for one. A lease's name has no dots, so the names of two pairs of driver and
-// node always differ.
+// journalOf is the name of the journal's ConfigMaps before their numbers, for all nodes or
+// for one. A lease's name has no dots, so the names of two pairs of driver and node always
+// differ.
 func (c NodeConfig) journalOf(driver string) string {
-	ofDriver := "csi-provisioner-" + strings.ToLower(leaseName(driver))
+	return c.journalName("csi-provisioner."+strings.ToLower(leaseName(driver)), maxJournalName)
+}
+
+// formerJournalOf is the name of the ConfigMap that earlier versions used.
+func (c NodeConfig) formerJournalOf(driver string) string {
+	return c.journalName("csi-provisioner-"+strings.ToLower(leaseName(driver)), validation.DNS1123SubdomainMaxLength)
+}
+
+func (c NodeConfig) journalName(ofDriver string, limit int) string {
 	name := ofDriver
 	if c.Enabled {
 		name += "." + c.Name
 	}
-	if len(name) <= validation.DNS1123SubdomainMaxLength {
+	if len(name) <= limit {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))

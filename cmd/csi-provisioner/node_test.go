@@ -43,21 +43,25 @@ func TestEachNodeHasAJournal(t *testing.T) {
 	}{
 		{"a.b", NodeConfig{Name: "unused"}},
 		{"a", NodeConfig{Enabled: true, Name: "b.c"}},
+		{"a", NodeConfig{Enabled: true, Name: "b.c.0"}},
+		{"a", NodeConfig{Enabled: true, Name: "0"}},
+		{"a", NodeConfig{}},
 		{"a.b", NodeConfig{Enabled: true, Name: "c"}},
 		{"a-b", NodeConfig{Enabled: true, Name: "d"}},
 		{"a", NodeConfig{Enabled: true, Name: longest}},
 		{"a", NodeConfig{Enabled: true, Name: longest + "x"}},
 	} {
-		name := c.node.journalOf(c.driver)
-		if other, taken := names[name]; taken {
-			t.Errorf("%s of driver %s and %s of another: the same journal %s", c.node.Name, c.driver, other, name)
-		}
-		names[name] = c.node.Name
-		if problems := validation.IsDNS1123Subdomain(name); problems != nil {
-			t.Errorf("%q: %v", name, problems)
+		for _, name := range []string{c.node.journalOf(c.driver) + ".0", c.node.formerJournalOf(c.driver)} {
+			if other, taken := names[name]; taken {
+				t.Errorf("%s of driver %s and %s of another: the same journal %s", c.node.Name, c.driver, other, name)
+			}
+			names[name] = c.node.Name
+			if problems := validation.IsDNS1123Subdomain(name); problems != nil {
+				t.Errorf("%q: %v", name, problems)
+			}
 		}
 	}
-	if name := (NodeConfig{}).journalOf("a.b"); name != "csi-provisioner-a-b" {
-		t.Errorf("of all nodes: %s", name)
+	if name, former := (NodeConfig{}).journalOf("a.b"), (NodeConfig{}).formerJournalOf("a.b"); name != "csi-provisioner.a-b" || former != "csi-provisioner-a-b" {
+		t.Errorf("of all nodes: %s, formerly %s", name, former)
 	}
 }

@@ -64,6 +64,7 @@ const (
 	ConfigMap          = "configMap"
 	Secret             = "secret"
 	Lease              = "lease"
+	Node               = "node"
 )
 
 // Provisioning.

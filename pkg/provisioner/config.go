@@ -28,9 +28,8 @@ type Config struct {
 	// Options of every volume; Options.Driver is read from Driver for each claim.
 	Options plan.Options
 
-	// JournalNamespace and JournalName are those of the ConfigMap with the unfinished
-	// volumes. No other provisioner may use it.
-	JournalNamespace, JournalName string
+	// Journal has the unfinished volumes.
+	Journal Journal
 	// CleanupLimit is for how long the volume of a deleted claim is followed up that the
 	// driver does not answer for, 24h by default.
 	CleanupLimit time.Duration
@@ -46,6 +45,16 @@ type Config struct {
 	// CapacityChanged is called after a volume was created or deleted, and after a creation
 	// failed, with its class and, if known, where it is. It may be nil.
 	CapacityChanged func(class string, affinity *corev1.VolumeNodeAffinity)
+}
+
+// Journal says where the journal is. No other provisioner may use its ConfigMaps.
+type Journal struct {
+	// Namespace and Name of the ConfigMaps, as in package journal.
+	Namespace, Name string
+	// Former is the name of the ConfigMap of earlier versions, empty for none.
+	Former string
+	// Leading reports whether this process may work, nil for always.
+	Leading func() bool
 }
 
 // Settings of a Provisioner, which are the same for every driver.
@@ -83,7 +92,7 @@ func (c Config) validate() error {
 		return fmt.Errorf("retry interval from %s to %s, must be positive and not decrease", c.RetryMin, c.RetryMax)
 	case c.Workers <= 0:
 		return fmt.Errorf("%d workers, must be positive", c.Workers)
-	case c.JournalNamespace == "" || c.JournalName == "":
+	case c.Journal.Namespace == "" || c.Journal.Name == "":
 		return errors.New("no journal")
 	case c.ProtectionWorkers <= 0 || c.OrphanSweepInterval < 0:
 		return fmt.Errorf("%d workers for source protection, must be positive, and interval %s, must not be negative", c.ProtectionWorkers, c.OrphanSweepInterval)

@@ -112,8 +112,7 @@ func (w *world) configure(change func(*Config)) {
 		Naming:  naming,
 		Options: plan.Options{Identity: "17-" + driverName, PreventModeConversion: true, AttributesClasses: true},
 
-		JournalNamespace: "nfs-csi",
-		JournalName:      "csi-provisioner-test",
+		Journal: Journal{Namespace: "nfs-csi", Name: "csi-provisioner-test"},
 		Settings: Settings{
 			ProtectionWorkers:   2,
 			OrphanSweepInterval: 50 * time.Millisecond,

@@ -2,7 +2,6 @@ package provisioner
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
@@ -427,37 +425,6 @@ func TestOtherPrefixIsFoundAgain(t *testing.T) {
 	if calls := len(w.driver.Creates()); calls != 2 {
 		t.Errorf("%d calls for two volumes", calls)
 	}
-}
-
-func TestWithoutPermissionForTheJournal(t *testing.T) {
-	w := newWorld(t, func(config *Config) {
-		prepend(config.Client.(*fake.Clientset), "*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "journal", errors.New("no"))
-		})
-	}, testClass(nil))
-	w.createClaim(testClaim("data"))
-	w.awaitVolume("pvc-uid-data")
-}
-
-func TestNothingIsMadeWithoutANote(t *testing.T) {
-	w := newWorld(t, nil, testClass(nil))
-	w.createClaim(testClaim("before"))
-	w.awaitVolume("pvc-uid-before")
-	var broken atomic.Bool
-	broken.Store(true)
-	prepend(w.client, "*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if broken.Load() {
-			return true, nil, apierrors.NewInternalError(errors.New("etcd is full"))
-		}
-		return false, nil, nil
-	})
-	w.createClaim(testClaim("data"))
-	w.awaitEvent("ProvisioningFailed", "cannot record the volume in the journal: Internal error occurred: etcd is full")
-	if volumes := w.driver.Volumes(); volumes["pvc-uid-data"] != nil {
-		t.Error("the driver was asked")
-	}
-	broken.Store(false)
-	w.awaitVolume("pvc-uid-data")
 }
 
 func TestEventsSayWhenTheNextTryIs(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
-	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
 )
@@ -37,7 +36,7 @@ func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
 			config.Topology = volumes.Topology{Enabled: true}
 			config.Node = plan.Node{Name: "node-" + name, Segment: plan.Segment{"zone": name}, Immediate: true}
 			config.RaceMinDelay, config.RaceMaxDelay = time.Millisecond, 10*time.Millisecond
-			config.JournalName += "." + name
+			config.Journal.Name += "." + name
 			config.Options.Identity = "17-42-" + driverName + "-node-" + name
 		})
 		nodes[name] = w
@@ -136,9 +135,7 @@ func (w *world) release(name string) {
 // journaled is the number of unfinished volumes in the journal.
 func (w *world) journaled() int {
 	w.Helper()
-	notes, err := journal.Open(w.Context(), journal.Config{
-		Client: w.client.CoreV1().ConfigMaps(w.config.JournalNamespace), Name: w.config.JournalName,
-	})
+	notes, err := w.entries(w.Context())
 	if err != nil {
 		w.Fatal(err)
 	}

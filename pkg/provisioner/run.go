@@ -39,11 +39,16 @@ func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 
-	entries, err := p.openJournal(work, drain)
+	broadcaster := record.NewBroadcaster(record.WithContext(p.base))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.client.CoreV1().Events(metav1.NamespaceAll)})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.cluster.Driver.DriverName})
+	entries, err := p.openJournal(work, drain, recorder)
 	if entries == nil {
+		p.client.Settle()
+		broadcaster.Shutdown()
 		return err
 	}
-	idle := p.start(work, entries)
+	idle := p.start(work, entries, broadcaster, recorder)
 	var cause error
 	select {
 	case <-drain:
@@ -67,36 +72,9 @@ func (p *Provisioner) Run(ctx context.Context, drain <-chan struct{}) error {
 	return cause
 }
 
-// openJournal retries until the API server answers. It returns neither a journal nor
-// an error when asked to stop before that.
-func (p *Provisioner) openJournal(ctx context.Context, drain <-chan struct{}) (*journal.Journal, error) {
-	config := journal.Config{Client: p.config.Client.CoreV1().ConfigMaps(p.config.JournalNamespace), Name: p.config.JournalName}
-	for {
-		entries, err := journal.Open(ctx, config)
-		if err == nil {
-			return entries, nil
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		delay := p.retries.When(config.Name)
-		klog.FromContext(ctx).Error(err, "Failed to open the journal", logkeys.RetryIn, delay)
-		select {
-		case <-drain:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(delay):
-		}
-	}
-}
-
 // start returns a channel that is closed when nothing runs any more, which is some
 // time after the end of work.
-func (p *Provisioner) start(work context.Context, entries *journal.Journal) <-chan struct{} {
-	broadcaster := record.NewBroadcaster(record.WithContext(p.base))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.client.CoreV1().Events(metav1.NamespaceAll)})
-	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.cluster.Driver.DriverName})
+func (p *Provisioner) start(work context.Context, entries *journal.Journal, broadcaster record.EventBroadcaster, recorder record.EventRecorder) <-chan struct{} {
 	all := p.newVolumes(entries, recorder)
 	all.Resume(work)
 	klog.FromContext(work).Info("Starting provisioner", logkeys.Driver, p.cluster.Driver.DriverName, logkeys.Workers, p.config.Workers)

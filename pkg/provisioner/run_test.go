@@ -197,8 +197,7 @@ func TestNewRefusesBadConfig(t *testing.T) {
 		Driver:  connect(t, startDriver(t, drivertest.New(driverName))),
 		Naming:  naming,
 
-		JournalNamespace: "n",
-		JournalName:      "j",
+		Journal: Journal{Namespace: "n", Name: "j"},
 		Settings: Settings{
 			RetryMin:            time.Second,
 			RetryMax:            time.Second,
@@ -218,7 +217,7 @@ func TestNewRefusesBadConfig(t *testing.T) {
 		"shrinking retry":   func(c *Config) { c.RetryMax = time.Millisecond },
 		"no workers":        func(c *Config) { c.Workers = 0 },
 		"no dynamic client": func(c *Config) { c.Dynamic = nil },
-		"no journal":        func(c *Config) { c.JournalName = "" },
+		"no journal":        func(c *Config) { c.Journal.Name = "" },
 		"no protection":     func(c *Config) { c.ProtectionWorkers = 0 },
 		"no sweep":          func(c *Config) { c.OrphanSweepInterval = -1 },
 		"negative drain":    func(c *Config) { c.DrainTimeout = -1 },

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
@@ -21,7 +22,7 @@ import (
 
 // entries is the journal that the next process would find.
 func (w *world) entries(ctx context.Context) (*journal.Journal, error) {
-	return journal.Open(ctx, journal.Config{Client: w.client.CoreV1().ConfigMaps("nfs-csi"), Name: "csi-provisioner-test"})
+	return journal.Open(ctx, w.provisioner.journalConfig(record.NewFakeRecorder(10)))
 }
 
 // entry is the journal entry that the next process would find.
@@ -31,7 +32,11 @@ func (w *world) entry(name string) *plan.Creation {
 	if err != nil {
 		w.Fatal(err)
 	}
-	creation, err := plan.RestoreCreation(notes.Entry(name))
+	entry, err := notes.Entry(name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	creation, err := plan.RestoreCreation(entry.Data, entry.Lists)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -41,7 +46,7 @@ func (w *world) entry(name string) *plan.Creation {
 func (w *world) awaitEmptyJournal() {
 	w.Helper()
 	eventually(w.T, "the journal is empty, and was not before", func() bool {
-		if _, err := w.client.CoreV1().ConfigMaps("nfs-csi").Get(w.Context(), "csi-provisioner-test", metav1.GetOptions{}); err != nil {
+		if _, err := w.client.CoreV1().ConfigMaps("nfs-csi").Get(w.Context(), "csi-provisioner-test.0", metav1.GetOptions{}); err != nil {
 			return false
 		}
 		notes, err := w.entries(w.Context())
@@ -134,7 +139,7 @@ func (w *world) backdate(name string, age time.Duration) time.Time {
 	w.Helper()
 	creation := w.entry(name)
 	creation.Began = time.Now().UTC().Add(-age).Truncate(time.Second)
-	data, err := creation.Store()
+	data, _, err := creation.Store()
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestTakeover(t *testing.T) {
 	class := e.createClassOf(predecessor, nil)
 	claim := e.createClaim(class)
 	made := e.waitBound(claim)
-	e.expectJournal("csi-provisioner-nfs-csi-k8s-io")
+	e.expectJournal("csi-provisioner.nfs-csi-k8s-io.")
 
 	legacy := e.legacyClaim(class, "pvc-of-csi-driver-nfs", "kept since then")
 	pod := e.startPod(legacy, `grep -qx "kept since then" /data/file && echo now >/data/added`)

@@ -97,7 +97,8 @@ func (w *world) applyWith(a account, with []string) error {
 	return shared.Apply(w.Context(), dir)
 }
 
-// allowJournal permits for this driver what deploy/kubernetes permits for its own.
+// allowJournal permits for this driver what deploy/kubernetes permits for its own, which
+// is in the names of the ConfigMaps.
 func (w *world) allowJournal() {
 	w.Helper()
 	if w.driverName == leaderDriver {
@@ -109,9 +110,9 @@ func (w *world) allowJournal() {
 		w.Fatal(err)
 	}
 	role.ObjectMeta = metav1.ObjectMeta{Name: "journal-" + w.name}
-	for i := range role.Rules {
-		if role.Rules[i].ResourceNames != nil {
-			role.Rules[i].ResourceNames = []string{w.journal()}
+	for _, rule := range role.Rules {
+		for i, name := range rule.ResourceNames {
+			rule.ResourceNames[i] = strings.Replace(name, dashed(leaderDriver), dashed(w.driverName), 1)
 		}
 	}
 	if _, err := roles.Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
@@ -135,7 +136,7 @@ func (w *world) mayWriteJournal(want bool) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "system:serviceaccount:" + w.account.namespace + ":" + w.account.name,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: w.account.namespace, Verb: "update", Version: "v1", Resource: "configmaps", Name: w.journal(),
+			Namespace: w.account.namespace, Verb: "update", Version: "v1", Resource: "configmaps", Name: w.journal() + ".0",
 		},
 	}}
 	answer, err := w.client.AuthorizationV1().SubjectAccessReviews().Create(w.Context(), review, metav1.CreateOptions{})
@@ -158,7 +159,7 @@ func (w *world) bind(namespace, kind, role string) {
 	}
 }
 
-// journal is the name of the driver's ConfigMap.
-func (w *world) journal() string {
-	return "csi-provisioner-" + strings.ReplaceAll(w.driverName, ".", "-")
-}
+// journal is the name of the driver's ConfigMaps, before the number of each.
+func (w *world) journal() string { return "csi-provisioner." + dashed(w.driverName) }
+
+func dashed(driver string) string { return strings.ReplaceAll(driver, ".", "-") }

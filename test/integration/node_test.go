@@ -54,7 +54,7 @@ func (w *world) allowJournalOf(zone string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "journal-" + w.node(zone)},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "update"},
-			ResourceNames: []string{w.journal() + "." + w.node(zone)},
+			ResourceNames: []string{w.journal() + "." + w.node(zone) + ".0"},
 		}},
 	}
 	if _, err := w.client.RbacV1().Roles(w.account.namespace).Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
@@ -114,6 +114,7 @@ func TestNodeDeployment(t *testing.T) {
 		}
 	}
 	for _, n := range nodes {
+		w.expectOwnJournal(n)
 		if got := len(n.Volumes()); got != perZone[n.zone] {
 			t.Errorf("node %s has %d volumes, %d PersistentVolumes are on it", n.zone, got, perZone[n.zone])
 		}
@@ -128,6 +129,22 @@ func TestNodeDeployment(t *testing.T) {
 		if left, calls := len(n.Volumes()), len(n.Deletes()); left != 0 || calls != perZone[n.zone] {
 			t.Errorf("node %s has %d volumes and was told to delete %d, want 0 and %d", n.zone, left, calls, perZone[n.zone])
 		}
+	}
+}
+
+// expectOwnJournal finds the journal of a node owned by its CSINode, with which it goes.
+func (w *world) expectOwnJournal(n *onNode) {
+	w.Helper()
+	journal, err := w.client.CoreV1().ConfigMaps(w.account.namespace).Get(w.Context(), w.journal()+"."+w.node(n.zone)+".0", metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	owner, err := w.client.StorageV1().CSINodes().Get(w.Context(), w.node(n.zone), metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if owners := journal.OwnerReferences; len(owners) != 1 || owners[0].Kind != "CSINode" || owners[0].UID != owner.UID {
+		w.Errorf("the journal of node %s has the owners %v, want its CSINode", owner.Name, owners)
 	}
 }
 

@@ -22,19 +22,49 @@ type policy struct{ *world }
 
 func (w *world) refuseVolumes() policy {
 	w.Helper()
+	p := w.refuse("persistentvolumes", fmt.Sprintf("!object.spec.storageClassName.startsWith(%q) || has(object.metadata.labels) && 'owner' in object.metadata.labels", w.name),
+		admissionv1.Create)
+	w.eventually("the API server refuses PersistentVolumes as invalid", func() error {
+		probe := w.volumeOf("probe-"+w.name, "probe")
+		probe.Labels = nil
+		_, err := w.client.CoreV1().PersistentVolumes().Create(w.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return notInvalid(err)
+	})
+	return p
+}
+
+// refuseJournal does not admit the ConfigMaps of the world's journal.
+func (w *world) refuseJournal() policy {
+	w.Helper()
+	p := w.refuse("configmaps", fmt.Sprintf("!object.metadata.name.startsWith(%q)", w.journal()+"."), admissionv1.Create, admissionv1.Update)
+	w.eventually("the API server refuses ConfigMaps as invalid", func() error {
+		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: w.journal() + ".probe"}}
+		_, err := w.client.CoreV1().ConfigMaps(w.account.namespace).Create(w.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return notInvalid(err)
+	})
+	return p
+}
+
+func notInvalid(err error) error {
+	if apierrors.IsInvalid(err) {
+		return nil
+	}
+	return fmt.Errorf("it answers %w", err)
+}
+
+// refuse admits what the expression is true for.
+func (w *world) refuse(resource, expression string, operations ...admissionv1.OperationType) policy {
+	w.Helper()
 	admission := w.client.AdmissionregistrationV1()
-	rule := admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}}
+	rule := admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}}
 	definition := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: w.name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionv1.Fail),
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.Create}, Rule: rule},
+				RuleWithOperations: admissionv1.RuleWithOperations{Operations: operations, Rule: rule},
 			}}},
-			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("!object.spec.storageClassName.startsWith(%q) || has(object.metadata.labels) && 'owner' in object.metadata.labels", w.name),
-				Message:    policyMessage,
-			}},
+			Validations: []admissionv1.Validation{{Expression: expression, Message: policyMessage}},
 		},
 	}
 	if _, err := admission.ValidatingAdmissionPolicies().Create(w.Context(), definition, metav1.CreateOptions{}); err != nil {
@@ -52,15 +82,6 @@ func (w *world) refuseVolumes() policy {
 		if err := p.remove(context.Background()); err != nil {
 			w.Error(err)
 		}
-	})
-	w.eventually("the API server refuses PersistentVolumes as invalid", func() error {
-		probe := w.volumeOf("probe-"+w.name, "probe")
-		probe.Labels = nil
-		_, err := w.client.CoreV1().PersistentVolumes().Create(w.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if !apierrors.IsInvalid(err) {
-			return fmt.Errorf("it answers %w", err)
-		}
-		return nil
 	})
 	return p
 }

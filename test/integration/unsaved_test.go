@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 )
@@ -33,11 +34,13 @@ type note struct {
 // notes are what the journal has, by volume.
 func (w *world) notes() (map[string]*note, error) {
 	configMaps := w.client.CoreV1().ConfigMaps(w.account.namespace)
-	// Without the ConfigMap nothing has been noted yet.
-	if _, err := configMaps.Get(w.Context(), w.journal(), metav1.GetOptions{}); err != nil {
+	// Without the first ConfigMap nothing has been noted yet.
+	if _, err := configMaps.Get(w.Context(), w.journal()+".0", metav1.GetOptions{}); err != nil {
 		return nil, err
 	}
-	entries, err := journal.Open(w.Context(), journal.Config{Client: configMaps, Name: w.journal()})
+	entries, err := journal.Open(w.Context(), journal.Config{
+		Client: configMaps, Namespace: w.account.namespace, Name: w.journal(), Shards: 4, Events: record.NewFakeRecorder(10),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +164,7 @@ func (w *world) dieAfterSave() (volume *corev1.PersistentVolume) {
 	w.forbidJournal()
 	open()
 	volume = w.awaitBound("data")
-	w.eventually("the note cannot be taken back", func() error { return logged(first, "Not permitted to write the journal") })
+	w.eventually("the note cannot be taken back", func() error { return logged(first, "Provisioning without the journal") })
 	if err := first.Kill(); err != nil {
 		w.Fatal(err)
 	}

@@ -16,17 +16,36 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 )
 
 const patience = 20 * time.Second
 
-// run opens a journal on the API server and runs it; stop ends it as SIGTERM does.
-func run(t *testing.T, client *fake.Clientset) (j *Journal, stop func()) {
+// config is of a journal with one shard.
+func config(client *fake.Clientset, change ...func(*Config)) Config {
+	c := Config{
+		Client: client.CoreV1().ConfigMaps("n"), Namespace: "n", Name: "j", Shards: 1,
+		Events: record.NewFakeRecorder(100),
+	}
+	for _, apply := range change {
+		apply(&c)
+	}
+	return c
+}
+
+func open(t *testing.T, c Config) *Journal {
 	t.Helper()
-	j, err := Open(t.Context(), Config{Client: client.CoreV1().ConfigMaps("n"), Name: "j"})
+	j, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return j
+}
+
+// run opens a journal on the API server and runs it; stop ends it as SIGTERM does.
+func run(t *testing.T, client *fake.Clientset, change ...func(*Config)) (j *Journal, stop func()) {
+	t.Helper()
+	j = open(t, config(client, change...))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { j.Run(ctx) })
@@ -38,20 +57,19 @@ func run(t *testing.T, client *fake.Clientset) (j *Journal, stop func()) {
 	return j, stop
 }
 
+func entryOf(key string) Entry { return Entry{Data: []byte(`{"of":"` + key + `"}`)} }
+
+// begin expects that the entry is recorded.
 func begin(t *testing.T, j *Journal, key string) {
 	t.Helper()
-	if err := j.Begin(t.Context(), key, []byte(`{"of":"`+key+`"}`)); err != nil {
-		t.Fatal(err)
+	if recorded, err := j.Begin(t.Context(), key, entryOf(key)); !recorded || err != nil {
+		t.Fatalf("Begin() = %t, %v", recorded, err)
 	}
 }
 
-func keys(t *testing.T, client *fake.Clientset) []string {
+func keys(t *testing.T, client *fake.Clientset, change ...func(*Config)) []string {
 	t.Helper()
-	j, err := Open(t.Context(), Config{Client: client.CoreV1().ConfigMaps("n"), Name: "j"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.Sorted(maps.Keys(j.Entries()))
+	return slices.Sorted(maps.Keys(open(t, config(client, change...)).Entries()))
 }
 
 func eventually(t *testing.T, what string, condition func() bool) {
@@ -75,7 +93,7 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 		t.Fatalf("written are %v", got)
 	}
 	next, stop := run(t, client)
-	if got := string(next.Entry("a")); got != `{"of":"a"}` {
+	if got := string(next.Data("a")); got != `{"of":"a"}` {
 		t.Errorf("a is %s", got)
 	}
 	next.End("a")
@@ -84,88 +102,6 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 	stop()
 	if got := keys(t, client); len(got) != 0 {
 		t.Errorf("left are %v", got)
-	}
-}
-
-func TestBeginsShareRequests(t *testing.T) {
-	client := fake.NewClientset()
-	j, stop := run(t, client)
-	var writes atomic.Int32
-	client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if action.GetVerb() != "get" {
-			writes.Add(1)
-			time.Sleep(5 * time.Millisecond) // as an API server takes
-		}
-		return false, nil, nil
-	})
-	const entries, workers = 1000, 100
-	var group sync.WaitGroup
-	for worker := range workers {
-		group.Go(func() {
-			for i := range entries / workers {
-				key := fmt.Sprintf("%d-%d", worker, i)
-				begin(t, j, key)
-				j.End(key)
-			}
-		})
-	}
-	group.Wait()
-	stop()
-	if got := writes.Load(); got > entries/10 {
-		t.Errorf("%d writes for %d entries", got, entries)
-	}
-	if got := keys(t, client); len(got) != 0 {
-		t.Errorf("left are %v", got)
-	}
-}
-
-func TestFailedWriteFailsTheBegin(t *testing.T) {
-	client := fake.NewClientset()
-	j, stop := run(t, client)
-	begin(t, j, "before")
-	failure := errors.New("etcd is full")
-	var broken atomic.Bool
-	broken.Store(true)
-	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if broken.Load() {
-			return true, nil, failure
-		}
-		return false, nil, nil
-	})
-	if err := j.Begin(t.Context(), "a", []byte("{}")); !errors.Is(err, ErrNotWritten) || !errors.Is(err, failure) {
-		t.Errorf("Begin() = %v", err)
-	}
-	if j.Entry("a") != nil || j.Entry("before") == nil {
-		t.Errorf("entries are %v", j.Entries())
-	}
-	broken.Store(false)
-	begin(t, j, "a")
-	stop()
-	if got := keys(t, client); !slices.Equal(got, []string{"a", "before"}) {
-		t.Errorf("written are %v", got)
-	}
-}
-
-// There is no ConfigMap yet.
-func TestFailedFirstWrite(t *testing.T) {
-	client := fake.NewClientset()
-	var broken atomic.Bool
-	broken.Store(true)
-	client.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if broken.Load() {
-			return true, nil, errors.New("connection lost")
-		}
-		return false, nil, nil
-	})
-	j, stop := run(t, client)
-	if err := j.Begin(t.Context(), "a", []byte("{}")); !errors.Is(err, ErrNotWritten) {
-		t.Errorf("Begin() = %v", err)
-	}
-	broken.Store(false)
-	begin(t, j, "b")
-	stop()
-	if got := keys(t, client); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("written are %v", got)
 	}
 }
 
@@ -185,15 +121,16 @@ func loseAnswer(t *testing.T, client *fake.Clientset) {
 	})
 }
 
-// A write whose response is lost must not leave an entry that nothing ends.
+// A write whose response is lost is repeated, and must not leave an entry that nothing
+// ends.
 func TestWriteThatCameThroughAllTheSame(t *testing.T) {
 	client := fake.NewClientset()
+	conflictOnStale(client)
 	j, stop := run(t, client)
 	begin(t, j, "before")
 	loseAnswer(t, client)
-	if err := j.Begin(t.Context(), "a", []byte("{}")); err == nil {
-		t.Fatal("Begin() = nil")
-	}
+	begin(t, j, "a")
+	j.End("a")
 	stop()
 	if got := keys(t, client); !slices.Equal(got, []string{"before"}) {
 		t.Errorf("written are %v", got)
@@ -210,7 +147,7 @@ func TestAnotherProcessWrites(t *testing.T) {
 	begin(t, second, "b")
 	begin(t, first, "c")
 	for _, key := range []string{"a", "b", "c"} {
-		if first.Entry(key) == nil {
+		if first.Data(key) == nil {
 			t.Errorf("%s is lost to the first", key)
 		}
 	}
@@ -240,7 +177,7 @@ func TestJournalDeletedByHand(t *testing.T) {
 	client := fake.NewClientset()
 	j, _ := run(t, client)
 	begin(t, j, "a")
-	if err := client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "n", "j"); err != nil {
+	if err := client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "n", "j.0"); err != nil {
 		t.Fatal(err)
 	}
 	begin(t, j, "b")
@@ -249,61 +186,31 @@ func TestJournalDeletedByHand(t *testing.T) {
 	}
 }
 
-// An API server that has just started has not read the permissions yet.
-func TestForbiddenForAMoment(t *testing.T) {
-	client := fake.NewClientset()
-	before, stop := run(t, client)
-	begin(t, before, "of-the-process-before")
-	stop()
-	var forbidden atomic.Bool
-	forbidden.Store(true)
-	client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if !forbidden.Load() {
-			return false, nil, nil
-		}
-		return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "j", errors.New("not yet"))
-	})
-	j, err := Open(t.Context(), Config{Client: client.CoreV1().ConfigMaps("n"), Name: "j", ForbiddenPause: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { j.Run(ctx) })
-	begin(t, j, "a")
-	if j.Entry("a") == nil {
-		t.Error("the entry is not even known to this process")
-	}
-	forbidden.Store(false)
-	begin(t, j, "b")
-	eventually(t, "everything is written", func() bool {
-		return slices.Equal(keys(t, client), []string{"a", "b", "of-the-process-before"})
-	})
-	cancel()
-	running.Wait()
-	if j.Entry("of-the-process-before") == nil {
-		t.Error("what the process before left is not known")
-	}
-}
-
-func TestBrokenJournalIsAnError(t *testing.T) {
-	object := &corev1.ConfigMap{BinaryData: map[string][]byte{dataKey: []byte("no gzip")}}
-	object.Namespace, object.Name = "n", "j"
-	client := fake.NewClientset(object)
-	if _, err := Open(t.Context(), Config{Client: client.CoreV1().ConfigMaps("n"), Name: "j"}); err == nil {
-		t.Error("Open() = nil, what was in the making would be forgotten")
-	}
-}
-
 func TestEndedContextEndsBegin(t *testing.T) {
-	j, err := Open(t.Context(), Config{Client: fake.NewClientset().CoreV1().ConfigMaps("n"), Name: "j"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := open(t, config(fake.NewClientset()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	// Nobody runs it.
-	if err := j.Begin(ctx, "a", []byte("{}")); !errors.Is(err, context.Canceled) || j.Entry("a") != nil {
+	if _, err := j.Begin(ctx, "a", entryOf("a")); !errors.Is(err, context.Canceled) || j.Data("a") != nil {
 		t.Errorf("Begin() = %v, entries %v", err, j.Entries())
+	}
+}
+
+func TestEntryThatIsNotJSON(t *testing.T) {
+	j, _ := run(t, fake.NewClientset())
+	if _, err := j.Begin(t.Context(), "a", Entry{Data: []byte("{")}); !errors.Is(err, ErrNotWritten) || j.Data("a") != nil {
+		t.Errorf("Begin() = %v", err)
+	}
+	begin(t, j, "b")
+	if err := j.Amend(t.Context(), "b", nil); !errors.Is(err, ErrNotWritten) || j.Data("b") == nil {
+		t.Errorf("Amend() = %v", err)
+	}
+}
+
+func TestBeginOfAnEntryThatHasBegun(t *testing.T) {
+	j, _ := run(t, fake.NewClientset())
+	begin(t, j, "a")
+	if recorded, err := j.Begin(t.Context(), "a", Entry{Data: []byte("{}")}); !recorded || err != nil || string(j.Data("a")) == "{}" {
+		t.Errorf("Begin() = %t, %v, and the entry is %s", recorded, err, j.Data("a"))
 	}
 }

@@ -129,11 +129,11 @@ func TestMigratedVolume(t *testing.T) {
 		t.Errorf("of a class of the driver: %v, %v", got, err)
 	}
 	creation.Migrated = true
-	data, err := creation.Store()
+	data, topologies, err := creation.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if creation, err = RestoreCreation(data); err != nil || !creation.Migrated {
+	if creation, err = RestoreCreation(data, topologies); err != nil || !creation.Migrated {
 		t.Fatal("the journal forgets it", err)
 	}
 	saved, err := m.Saved(creation, creation.Template)

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,14 +120,19 @@ func TestStoredCreation(t *testing.T) {
 		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "handle"},
 	}}
 	creation.Began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	data, err := creation.Store()
+	zones := topologies([]Segment{{"zone": "a"}, {"zone": "b"}})
+	creation.Request.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: zones, Preferred: []*csi.Topology{zones[1], zones[0]}}
+	data, lists, err := creation.Store()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if creation.Request.AccessibilityRequirements == nil || strings.Contains(string(data), "zone") || !slices.Equal(lists["preferred"], []string{`{"zone":"b"}`, `{"zone":"a"}`}) {
+		t.Errorf("the topologies are %v, apart from %s", lists, data)
 	}
 	if began := BeganAt(data); !began.Equal(creation.Began) {
 		t.Errorf("it began at %s, want %s", began, creation.Began)
 	}
-	got, err := RestoreCreation(data)
+	got, err := RestoreCreation(data, lists)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +158,13 @@ func TestStoredCreation(t *testing.T) {
 		t.Errorf("an empty volume in place of a restored one: %v", err)
 	}
 	for _, broken := range []string{"", "{}", "null", strings.Replace(string(data), `{"request"`, `{"made":{"volume":7},"request"`, 1), `{"request":{}}`, `{"request":{"name":"a"},"volume":{}}`} {
-		if _, err := RestoreCreation([]byte(broken)); err == nil {
+		if _, err := RestoreCreation([]byte(broken), lists); err == nil {
 			t.Errorf("%q was taken for a stored volume", broken)
+		}
+	}
+	for _, name := range []string{requisiteList, preferredList} {
+		if _, err := RestoreCreation(data, map[string][]string{name: {"7"}}); err == nil {
+			t.Errorf("7 was taken for a %s topology", name)
 		}
 	}
 }
@@ -167,11 +178,11 @@ func TestStoredAnswer(t *testing.T) {
 		VolumeId: "a", CapacityBytes: 1 << 30, VolumeContext: map[string]string{"server": "s"},
 		AccessibleTopology: []*csi.Topology{{Segments: map[string]string{"zone": "z"}}},
 	}}
-	data, err := creation.Store()
+	data, topologies, err := creation.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := RestoreCreation(data)
+	got, err := RestoreCreation(data, topologies)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,10 +191,23 @@ func TestStoredAnswer(t *testing.T) {
 	}
 }
 
+// A version that stored the topologies in the request.
+func TestStoredWithItsTopologies(t *testing.T) {
+	data := []byte(`{"request":{"name":"pvc-1","accessibilityRequirements":{"requisite":[{"segments":{"zone":"a"}}]}},"volume":{"spec":{"csi":{"driver":"d"},"claimRef":{"uid":"u"}}}}`)
+	got, err := RestoreCreation(data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, err := got.Store()
+	if requisite := got.Request.GetAccessibilityRequirements().GetRequisite(); err != nil || len(requisite) != 1 || !slices.Equal(lists["requisite"], []string{`{"zone":"a"}`}) {
+		t.Errorf("the topologies are %v, stored %v, %v", requisite, lists, err)
+	}
+}
+
 // A journal entry of a version that recorded neither age nor response.
 func TestStoredByAnEarlierVersion(t *testing.T) {
 	data := []byte(`{"request":{"name":"pvc-1"},"volume":{"metadata":{"name":"pvc-1"},"spec":{"csi":{"driver":"d","volumeHandle":""},"claimRef":{"uid":"u"}}}}`)
-	got, err := RestoreCreation(data)
+	got, err := RestoreCreation(data, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -25,11 +26,26 @@ type stored struct {
 	Made     json.RawMessage          `json:"made,omitempty"`
 }
 
-// Store serializes the Creation.
-func (c *Creation) Store() ([]byte, error) {
-	request, err := protojson.Marshal(c.Request)
+// Names of the lists of topologies.
+const (
+	requisiteList = "requisite"
+	preferredList = "preferred"
+)
+
+// Store serializes the Creation. The topologies of its request, of which other Creations
+// have the same, are lists apart, each topology in JSON.
+func (c *Creation) Store() (data []byte, topologies map[string][]string, err error) {
+	request, err := protojson.Marshal(withoutTopologies(c.Request))
 	if err != nil {
-		return nil, fmt.Errorf("store volume %s: %w", c.Request.GetName(), err)
+		return nil, nil, fmt.Errorf("store volume %s: %w", c.Request.GetName(), err)
+	}
+	if requirement := c.Request.GetAccessibilityRequirements(); requirement != nil {
+		topologies = map[string][]string{}
+		for name, list := range map[string][]*csi.Topology{requisiteList: requirement.GetRequisite(), preferredList: requirement.GetPreferred()} {
+			if topologies[name], err = storeTopologies(list); err != nil {
+				return nil, nil, fmt.Errorf("store topologies of volume %s: %w", c.Request.GetName(), err)
+			}
+		}
 	}
 	to := stored{
 		Request: request, Secret: c.Secret, Template: c.Template, Origin: c.Origin, Topology: c.placed.topology, Selected: c.placed.byScheduler,
@@ -37,14 +53,71 @@ func (c *Creation) Store() ([]byte, error) {
 	}
 	if c.Response != nil {
 		if to.Made, err = protojson.Marshal(c.Response); err != nil {
-			return nil, fmt.Errorf("store what was made of volume %s: %w", c.Request.GetName(), err)
+			return nil, nil, fmt.Errorf("store what was made of volume %s: %w", c.Request.GetName(), err)
 		}
 	}
-	return json.Marshal(to)
+	data, err = json.Marshal(to)
+	return data, topologies, err
+}
+
+// withoutTopologies shares everything else with the request.
+func withoutTopologies(request *csi.CreateVolumeRequest) *csi.CreateVolumeRequest {
+	if request.GetAccessibilityRequirements() == nil {
+		return request
+	}
+	bare := &csi.CreateVolumeRequest{}
+	request.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		bare.ProtoReflect().Set(field, value)
+		return true
+	})
+	bare.AccessibilityRequirements = nil
+	return bare
+}
+
+func storeTopologies(list []*csi.Topology) ([]string, error) {
+	stored := make([]string, len(list))
+	for i, topology := range list {
+		data, err := json.Marshal(topology.GetSegments())
+		if err != nil {
+			return nil, err
+		}
+		stored[i] = string(data)
+	}
+	return stored, nil
+}
+
+func restoreTopologies(stored []string) ([]*csi.Topology, error) {
+	var list []*csi.Topology
+	for _, data := range stored {
+		topology := &csi.Topology{}
+		if err := json.Unmarshal([]byte(data), &topology.Segments); err != nil {
+			return nil, fmt.Errorf("topology %s: %w", data, err)
+		}
+		list = append(list, topology)
+	}
+	return list, nil
+}
+
+// addTopologies restores those of a request. A version that stored them in the request did
+// not store them apart.
+func addTopologies(request *csi.CreateVolumeRequest, topologies map[string][]string) error {
+	if len(topologies) == 0 {
+		return nil
+	}
+	requisite, err := restoreTopologies(topologies[requisiteList])
+	if err != nil {
+		return err
+	}
+	preferred, err := restoreTopologies(topologies[preferredList])
+	if err != nil {
+		return err
+	}
+	request.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: requisite, Preferred: preferred}
+	return nil
 }
 
 // RestoreCreation deserializes a Creation.
-func RestoreCreation(data []byte) (*Creation, error) {
+func RestoreCreation(data []byte, topologies map[string][]string) (*Creation, error) {
 	var from stored
 	if err := json.Unmarshal(data, &from); err != nil {
 		return nil, err
@@ -57,6 +130,9 @@ func RestoreCreation(data []byte) (*Creation, error) {
 	}
 	if from.Template == nil || from.Template.Spec.CSI == nil || from.Template.Spec.ClaimRef == nil || request.GetName() == "" {
 		return nil, errors.New("not a stored volume")
+	}
+	if err := addTopologies(request, topologies); err != nil {
+		return nil, err
 	}
 	creation := &Creation{
 		Request: request, Secret: from.Secret, Template: from.Template, Origin: from.Origin, Migrated: from.Migrated,

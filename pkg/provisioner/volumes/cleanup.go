@@ -75,7 +75,7 @@ func (c *cleaner) follow(name string) {
 func (c *cleaner) check(name string) time.Duration {
 	// Read only while no try is under way: one may have finished since the entries
 	// were listed, and the volume may already be deleted.
-	data := c.config.Journal.Entry(name)
+	data := c.config.Journal.Data(name)
 	if data == nil {
 		return 0
 	}
@@ -93,7 +93,7 @@ func (c *cleaner) check(name string) time.Duration {
 	if err != nil {
 		logger.Error(err, "Failed to look up unfinished volume", logkeys.PV, name)
 	} else if remains != plan.RemainsWanted {
-		err = c.finish(ctx, data, remains)
+		err = c.finish(ctx, name, remains)
 	}
 	if err == nil {
 		c.config.Retries.Forget(name)
@@ -123,8 +123,8 @@ func (c *cleaner) abandon(creation *plan.Creation, err error) {
 }
 
 // finish ends the entry of a volume that its claim does not need any more.
-func (c *cleaner) finish(ctx context.Context, data []byte, remains plan.Remains) error {
-	creation, err := plan.RestoreCreation(data)
+func (c *cleaner) finish(ctx context.Context, name string, remains plan.Remains) error {
+	creation, err := c.tracker.recorded(name)
 	if err != nil {
 		return err
 	}
@@ -159,6 +159,10 @@ func (c *cleaner) observe(now time.Time, entries map[string][]byte) {
 	c.config.Metrics.entries.Set(float64(len(entries)))
 	c.config.Metrics.unsaved.Set(float64(len(c.tracker.unsaved.all())))
 	c.config.Metrics.oldest.Set(now.Sub(oldest).Seconds())
+	c.config.Metrics.failing.Set(0)
+	if c.config.Journal.Failing() {
+		c.config.Metrics.failing.Set(1)
+	}
 }
 
 // remains reads the caches first: most entries are of volumes that are saved.

@@ -5,6 +5,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 )
 
 func TestAgeOfTheOldestNote(t *testing.T) {
@@ -25,7 +29,13 @@ func TestAgeOfTheOldestNote(t *testing.T) {
 		}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &cleaner{config: Config{Metrics: NewMetrics()}, tracker: &tracker{started: resumed}}
+			entries, err := journal.Open(t.Context(), journal.Config{
+				Client: fake.NewClientset().CoreV1().ConfigMaps("n"), Name: "j", Shards: 1, Events: record.NewFakeRecorder(1),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &cleaner{config: Config{Metrics: NewMetrics(), Journal: entries}, tracker: &tracker{started: resumed}}
 			s.tracker.unsaved.add("a", "handle")
 			s.observe(now, test.entries)
 			registry := prometheus.NewRegistry()
@@ -36,12 +46,14 @@ func TestAgeOfTheOldestNote(t *testing.T) {
 			}
 			got := map[string]float64{}
 			for _, family := range families {
-				got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
+				got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue() // 0 for a counter
 			}
 			for metric, want := range map[string]float64{
 				"csi_provisioner_journal_entries":                  float64(len(test.entries)),
 				"csi_provisioner_journal_unsaved_volumes":          1,
 				"csi_provisioner_journal_oldest_entry_age_seconds": test.want,
+				"csi_provisioner_journal_failing":                  0,
+				"csi_provisioner_journal_unrecorded_volumes_total": 0,
 			} {
 				if value, found := got[metric]; !found || value != want {
 					t.Errorf("%s is %g, want %g", metric, value, want)

@@ -10,7 +10,7 @@ import (
 )
 
 // notes say whether entries of the journal are still needed, by name. An entry is decoded
-// when it changes, not at every check: with many nodes, each has a large topology.
+// when it changes, not at every check.
 type notes struct {
 	mu    sync.Mutex
 	known map[string]note
@@ -33,11 +33,10 @@ func (n *notes) read(name string, data []byte) note {
 		return known
 	}
 	read := note{data: data}
-	if read.creation, read.err = plan.RestoreCreation(data); read.err != nil {
+	if read.creation, read.err = plan.RestoreCreation(data, nil); read.err != nil {
 		read.began = plan.BeganAt(data)
 	} else {
 		read.began = read.creation.Began
-		read.creation.Request.AccessibilityRequirements = nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,30 +9,26 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
-// entry is one of a claim, with a topology of many nodes.
+// entry is one of a claim.
 func entry(t *testing.T, claim string) []byte {
 	t.Helper()
 	template := &corev1.PersistentVolume{}
 	template.Name = "pvc-1"
 	template.Spec.CSI = &corev1.CSIPersistentVolumeSource{}
 	template.Spec.ClaimRef = &corev1.ObjectReference{Name: claim}
-	request := &csi.CreateVolumeRequest{Name: "pvc-1", AccessibilityRequirements: &csi.TopologyRequirement{}}
-	for range 1000 {
-		request.AccessibilityRequirements.Requisite = append(request.AccessibilityRequirements.Requisite, &csi.Topology{Segments: map[string]string{"host": "n"}})
-	}
-	data, err := (&plan.Creation{Request: request, Template: template}).Store()
+	data, _, err := (&plan.Creation{Request: &csi.CreateVolumeRequest{Name: "pvc-1"}, Template: template}).Store()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
-// Between two changes of an entry nothing is decoded, and its topology is not kept twice.
+// Between two changes of an entry nothing is decoded.
 func TestEntriesAreDecodedWhenTheyChange(t *testing.T) {
 	c := &notes{}
 	first := entry(t, "data")
 	before := c.read("pvc-1", first)
-	if before.err != nil || before.creation.Request.AccessibilityRequirements != nil || before.creation.Template.Spec.ClaimRef.Name != "data" {
+	if before.err != nil || before.creation.Template.Spec.ClaimRef.Name != "data" {
 		t.Fatalf("read() = %+v", before)
 	}
 	if allocations := testing.AllocsPerRun(10, func() { c.read("pvc-1", first) }); allocations > 0 {

@@ -69,7 +69,7 @@ func (c *creator) Provision(ctx context.Context, options controller.ProvisionOpt
 // failedGathering lets the scheduler choose again for a claim whose node is gone, but
 // not while the journal has its volume: the library would forget it.
 func (c *creator) failedGathering(name string, err error) controller.ProvisioningState {
-	if errors.Is(err, cluster.ErrNodeGone) && c.config.Journal.Entry(name) == nil {
+	if errors.Is(err, cluster.ErrNodeGone) && c.config.Journal.Data(name) == nil {
 		return controller.ProvisioningReschedule
 	}
 	return controller.ProvisioningNoChange
@@ -99,7 +99,7 @@ func (c *creator) create(ctx context.Context, creation *plan.Creation, secrets m
 // cache can still have it after its volume is gone. The API server is only asked
 // where that is likely.
 func (c *creator) checkStale(ctx context.Context, claim *corev1.PersistentVolumeClaim, name string) error {
-	if c.config.Journal.Entry(name) != nil {
+	if c.config.Journal.Data(name) != nil {
 		// The volume may exist and must be finished, claim or no claim.
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
+	"github.com/nfs-csi/nfs-csi/pkg/provisioner/journal"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/plan"
 )
 
@@ -35,8 +36,8 @@ type tracker struct {
 // Resume takes over the unfinished volumes of an earlier process and protects their
 // origins.
 func (t *tracker) Resume(ctx context.Context) {
-	for name, data := range t.config.Journal.Entries() {
-		creation, err := plan.RestoreCreation(data)
+	for name := range t.config.Journal.Entries() {
+		creation, err := t.recorded(name)
 		if err != nil {
 			continue // reported by the cleaner
 		}
@@ -50,19 +51,33 @@ func (t *tracker) Resume(ctx context.Context) {
 	}
 }
 
+// recorded returns the volume that the journal has by a name. It is an error if there is
+// none, or if a later version has recorded it.
+func (t *tracker) recorded(name string) (*plan.Creation, error) {
+	entry, err := t.config.Journal.Entry(name)
+	if err != nil {
+		return nil, err
+	}
+	return plan.RestoreCreation(entry.Data, entry.Lists)
+}
+
 // begin records that a volume is about to be created, and protects its origin.
 func (t *tracker) begin(ctx context.Context, creation *plan.Creation) error {
 	name := creation.Request.GetName()
 	creation.Began = time.Now().UTC().Truncate(time.Second)
-	data, err := creation.Store()
+	data, topologies, err := creation.Store()
 	if err != nil {
 		return err
 	}
+	recorded := true
 	if err = t.config.Protection.Hold(ctx, creation.Origin, name); err == nil {
-		err = t.config.Journal.Begin(ctx, name, data)
+		recorded, err = t.config.Journal.Begin(ctx, name, journal.Entry{Data: data, Lists: topologies})
 	}
-	if err != nil && t.config.Journal.Entry(name) == nil {
+	if err != nil && t.config.Journal.Data(name) == nil {
 		t.config.Protection.Release(creation.Origin, name)
+	}
+	if err == nil && !recorded {
+		t.config.Metrics.unrecorded.Inc()
 	}
 	return err
 }
@@ -70,7 +85,7 @@ func (t *tracker) begin(ctx context.Context, creation *plan.Creation) error {
 // begun returns the volume that an earlier try or process has begun for a claim, nil if
 // there is none. It has a response if only its PersistentVolume is missing.
 func (t *tracker) begun(name string, claim *corev1.PersistentVolumeClaim) (*plan.Creation, error) {
-	creation, err := plan.RestoreCreation(t.config.Journal.Entry(name))
+	creation, err := t.recorded(name)
 	if err != nil {
 		return nil, nil //nolint:nilerr // there is no entry, or a later version has written it
 	}
@@ -99,46 +114,39 @@ func (t *tracker) end(creation *plan.Creation) {
 	t.config.Protection.Release(creation.Origin, name)
 }
 
-// created returns a volume that an earlier try or process could not save, nil if
-// there is none.
-func (t *tracker) created(name string) *plan.Creation {
-	if !t.unsaved.has(name) {
-		return nil
-	}
-	creation, err := plan.RestoreCreation(t.config.Journal.Entry(name))
-	if err != nil || creation.Response == nil {
-		return nil
-	}
-	return creation
-}
-
 // recordCreated adds the driver's response to the entry.
 func (t *tracker) recordCreated(ctx context.Context, creation *plan.Creation) error {
 	name := creation.Request.GetName()
 	if !t.unsaved.add(name, creation.Handle()) {
 		return nil
 	}
-	data, err := creation.Store()
+	return t.amend(ctx, creation)
+}
+
+func (t *tracker) amend(ctx context.Context, creation *plan.Creation) error {
+	data, _, err := creation.Store()
 	if err != nil {
 		return err
 	}
-	return t.config.Journal.Amend(ctx, name, data)
+	return t.config.Journal.Amend(ctx, creation.Request.GetName(), data)
 }
 
 // forgetCreated removes the driver's response from the entry of a volume that is
 // deleted or about to be, so that the driver is called again.
 func (t *tracker) forgetCreated(ctx context.Context, name string) error {
-	creation := t.created(name)
-	if creation == nil {
+	if !t.unsaved.has(name) {
 		return nil
 	}
-	creation.Response = nil
-	data, err := creation.Store()
-	if err != nil {
-		return err
+	creation, err := t.recorded(name)
+	if err == nil {
+		creation.Response = nil
+		// Again after a failure: the entry in the ConfigMap may still have the response.
+		if err := t.amend(ctx, creation); err != nil {
+			return err
+		}
 	}
 	t.unsaved.forget(name)
-	return t.config.Journal.Amend(ctx, name, data)
+	return nil //nolint:nilerr // there is no entry, or a later version has written it
 }
 
 // beforeDeletion removes the entry of a volume that is about to be deleted. The
@@ -173,11 +181,11 @@ func (t *tracker) beforeDeletion(ctx context.Context, volume *corev1.PersistentV
 // endSaved returns when the journal has no entry of this volume any more.
 func (t *tracker) endSaved(ctx context.Context, volume *corev1.PersistentVolume) error {
 	name := volume.Name
-	if t.config.Journal.Entry(name) == nil || !t.busy.start(name) {
+	if t.config.Journal.Data(name) == nil || !t.busy.start(name) {
 		return nil // a try creates it anew
 	}
 	defer t.busy.end(name)
-	creation, err := plan.RestoreCreation(t.config.Journal.Entry(name))
+	creation, err := t.recorded(name)
 	if err != nil {
 		return nil // of a later version, left as it is
 	}
