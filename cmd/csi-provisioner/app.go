@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/capacity"
@@ -105,12 +106,16 @@ func (a *App) provision(ctx context.Context) error {
 	name := driver.Capabilities().DriverName
 	logger.Info("CSI driver is ready", logkeys.Driver, name, logkeys.Address, a.config.CSIAddress)
 
-	publisher, err := newPublisher(ctx, a.config, driver)
+	var publisher *capacity.Publisher
+	p, err := a.provisioner(driver, func(class string, affinity *corev1.VolumeNodeAffinity) {
+		if publisher != nil {
+			publisher.Refresh(class, affinity)
+		}
+	})
 	if err != nil {
 		return err
 	}
-	p, err := a.provisioner(driver, publisher)
-	if err != nil {
+	if publisher, err = newPublisher(ctx, a.config, driver, p.Informers()); err != nil {
 		return err
 	}
 	collectors := p.Collectors()
@@ -152,7 +157,7 @@ func (a *App) connect(ctx context.Context) (*csiclient.Client, error) {
 	return csiclient.Connect(ctx, config)
 }
 
-func (a *App) provisioner(driver *csiclient.Client, publisher *capacity.Publisher) (*provisioner.Provisioner, error) {
+func (a *App) provisioner(driver *csiclient.Client, capacityChanged func(class string, affinity *corev1.VolumeNodeAffinity)) (*provisioner.Provisioner, error) {
 	name := driver.Capabilities().DriverName
 	options := a.config.Options
 	node := a.config.Node.node(driver)
@@ -173,12 +178,11 @@ func (a *App) provisioner(driver *csiclient.Client, publisher *capacity.Publishe
 		Node:         node,
 		RaceMinDelay: a.config.Node.BaseDelay,
 		RaceMaxDelay: a.config.Node.MaxDelay,
+
+		CapacityChanged: capacityChanged,
 	}
 	if a.election != nil {
 		config.Journal.Leading = a.election.leading
-	}
-	if publisher != nil {
-		config.CapacityChanged = publisher.Refresh
 	}
 	return provisioner.New(config)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -16,7 +17,7 @@ import (
 )
 
 // newPublisher returns nil without --enable-capacity.
-func newPublisher(ctx context.Context, config Config, driver *csiclient.Client) (*capacity.Publisher, error) {
+func newPublisher(ctx context.Context, config Config, driver *csiclient.Client, shared informers.SharedInformerFactory) (*capacity.Publisher, error) {
 	c := config.Capacity
 	if !c.Enabled {
 		return nil, nil
@@ -45,6 +46,7 @@ func newPublisher(ctx context.Context, config Config, driver *csiclient.Client) 
 	}
 	return capacity.New(capacity.Config{
 		Client:       client,
+		Informers:    shared,
 		Driver:       driver,
 		DriverName:   capabilities.DriverName,
 		Namespace:    c.Namespace,

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/nfs-csi/nfs-csi/pkg/capacity"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner"
@@ -34,7 +36,7 @@ func TestCapacityOfADriverThatDeclaresNone(t *testing.T) {
 		Master:   "http://127.0.0.1:1",
 		Settings: provisioner.Settings{RetryMin: time.Second, RetryMax: time.Second},
 		Capacity: CapacityConfig{Enabled: true, Threads: 1, PollInterval: time.Minute, OwnerLevel: capacity.NoOwner, Namespace: "ns"},
-	}, client)
+	}, client, informers.NewSharedInformerFactory(fake.NewClientset(), 0))
 	if err != nil || publisher == nil {
 		t.Errorf("publisher %v, %v", publisher, err)
 	}

@@ -29,7 +29,10 @@ type Config struct {
 	// Client should have its own rate limit, so that publishing does not slow
 	// provisioning.
 	Client kubernetes.Interface
-	Driver Driver
+	// Informers of classes and nodes, which the caller starts after New; they are shared
+	// with others, so that each kind is watched once.
+	Informers informers.SharedInformerFactory
+	Driver    Driver
 	// DriverName is the name in a StorageClass's provisioner.
 	DriverName string
 	// Namespace of the objects.
@@ -58,19 +61,20 @@ type Publisher struct {
 	config  Config
 	manager string
 
-	factory  informers.SharedInformerFactory
 	own      informers.SharedInformerFactory
 	classes  storagelisters.StorageClassLister
 	objects  storagelisters.CSIStorageCapacityNamespaceLister
 	byTarget cache.Indexer
 	segments func() ([]plan.Segment, error)
+	// synced are those of Config.Informers.
+	synced []cache.InformerSynced
 
 	queue   workqueue.TypedRateLimitingInterface[string]
 	changed chan struct{}
 
 	mu sync.Mutex
-	// desired is nil until it is known.
-	desired map[string]target
+	// desired is zero until it is known.
+	desired targets
 }
 
 // New validates config.
@@ -81,18 +85,17 @@ func New(config Config) (*Publisher, error) {
 	p := &Publisher{
 		config:  config,
 		manager: managerOf(config.Node.Name),
-		factory: informers.NewSharedInformerFactoryWithOptions(config.Client, 0, informers.WithTransform(trim)),
 		changed: make(chan struct{}, 1),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](config.RetryMin, config.RetryMax),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "csistoragecapacity"}),
 	}
 	p.own = informers.NewSharedInformerFactoryWithOptions(config.Client, 0,
-		informers.WithNamespace(config.Namespace), informers.WithTransform(trim),
+		informers.WithNamespace(config.Namespace),
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.LabelSelector = labels.Set{driverLabel: config.DriverName, managedByLabel: p.manager}.String()
 		}))
-	p.classes = p.factory.Storage().V1().StorageClasses().Lister()
+	p.classes = config.Informers.Storage().V1().StorageClasses().Lister()
 	p.objects = p.own.Storage().V1().CSIStorageCapacities().Lister().CSIStorageCapacities(config.Namespace)
 	p.byTarget = p.own.Storage().V1().CSIStorageCapacities().Informer().GetIndexer()
 	p.segments = p.segmentLister()
@@ -103,6 +106,8 @@ func (c Config) validate() error {
 	switch {
 	case c.Client == nil:
 		return errors.New("no Kubernetes client")
+	case c.Informers == nil:
+		return errors.New("no informers")
 	case c.Driver == nil || c.DriverName == "":
 		return errors.New("no CSI driver")
 	case c.Namespace == "":

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -62,25 +63,71 @@ type target struct {
 // key identifies a target; the name of a StorageClass has no slash.
 func (t target) key() string { return t.class + "/" + t.segment.String() }
 
-// desired are the targets to publish, by key: each class of the driver in each
+// targets to publish.
+type targets struct {
+	byKey map[string]target
+	// byClass and byLabel are keys: of each class, and of the segments with each label.
+	byClass map[string][]string
+	byLabel map[label][]string
+}
+
+// label is one of the topology.
+type label struct{ key, value string }
+
+func (t targets) add(one target) {
+	key := one.key()
+	t.byKey[key] = one
+	t.byClass[one.class] = append(t.byClass[one.class], key)
+	for name, value := range one.segment {
+		t.byLabel[label{name, value}] = append(t.byLabel[label{name, value}], key)
+	}
+}
+
+// near are the keys of the targets in a node affinity or, without one, of a class.
+func (t targets) near(class string, affinity *corev1.VolumeNodeAffinity) []string {
+	if affinity == nil {
+		return t.byClass[class]
+	}
+	if affinity.Required == nil {
+		return nil
+	}
+	var keys []string
+	for _, term := range affinity.Required.NodeSelectorTerms {
+		if len(term.MatchExpressions) == 0 {
+			continue
+		}
+		// A segment in the affinity has one of these labels.
+		first := term.MatchExpressions[0]
+		for _, value := range first.Values {
+			for _, key := range t.byLabel[label{first.Key, value}] {
+				if t.byKey[key].segment.Reaches(affinity) {
+					keys = append(keys, key)
+				}
+			}
+		}
+	}
+	return keys
+}
+
+// desired are the targets to publish: each class of the driver in each
 // segment. The scheduler does not look at claims that are bound immediately, so their
 // classes are left out unless immediate is set.
-func desired(driver string, immediate bool, classes []*storagev1.StorageClass, segments []plan.Segment) map[string]target {
+func desired(driver string, immediate bool, classes []*storagev1.StorageClass, segments []plan.Segment) targets {
 	distinct := map[string]plan.Segment{}
 	for _, segment := range segments {
 		distinct[segment.String()] = segment
 	}
-	targets := map[string]target{}
+	wanted := targets{byKey: map[string]target{}, byClass: map[string][]string{}, byLabel: map[label][]string{}}
 	for _, class := range classes {
 		waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 		if class.Provisioner != driver || !waits && !immediate {
 			continue
 		}
-		for text, segment := range distinct {
-			targets[class.Name+"/"+text] = target{class: class.Name, segment: segment}
+		for _, segment := range distinct {
+			wanted.add(target{class: class.Name, segment: segment})
 		}
 	}
-	return targets
+	return wanted
 }
 
 // targetOf returns the target of an object; ok is false for a selector that this

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -53,7 +55,7 @@ func TestDesired(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := slices.Sorted(maps.Keys(desired(driverName, test.immediate, classes, test.segments)))
+			got := slices.Sorted(maps.Keys(desired(driverName, test.immediate, classes, test.segments).byKey))
 			if !slices.Equal(got, test.want) {
 				t.Errorf("desired is %q, want %q", got, test.want)
 			}
@@ -61,10 +63,41 @@ func TestDesired(t *testing.T) {
 	}
 }
 
+func TestNear(t *testing.T) {
+	late, other := class("late", driverName, storagev1.VolumeBindingWaitForFirstConsumer), class("other", driverName, storagev1.VolumeBindingWaitForFirstConsumer)
+	targets := desired(driverName, false, []*storagev1.StorageClass{late, other}, []plan.Segment{
+		{"region": "r", "zone": "a"}, {"region": "r", "zone": "b"}, {"region": "s", "zone": "a"},
+	})
+	at := func(segments ...map[string]string) *corev1.VolumeNodeAffinity {
+		var accessible []*csi.Topology
+		for _, segment := range segments {
+			accessible = append(accessible, &csi.Topology{Segments: segment})
+		}
+		return plan.NodeAffinity(accessible)
+	}
+	for name, test := range map[string]struct {
+		affinity *corev1.VolumeNodeAffinity
+		want     []string
+	}{
+		"none":                 {nil, []string{"late/region=r,zone=a", "late/region=r,zone=b", "late/region=s,zone=a"}},
+		"without requirements": {&corev1.VolumeNodeAffinity{}, nil},
+		"one segment":          {at(map[string]string{"region": "r", "zone": "a"}), []string{"late/region=r,zone=a", "other/region=r,zone=a"}},
+		"part of a segment":    {at(map[string]string{"zone": "b"}), []string{"late/region=r,zone=b", "other/region=r,zone=b"}},
+		"several": {at(map[string]string{"region": "r", "zone": "b"}, map[string]string{"region": "s"}), []string{
+			"late/region=r,zone=b", "late/region=s,zone=a", "other/region=r,zone=b", "other/region=s,zone=a",
+		}},
+		"elsewhere": {at(map[string]string{"region": "t"}), nil},
+	} {
+		if got := slices.Sorted(slices.Values(targets.near("late", test.affinity))); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestNewState(t *testing.T) {
 	targets := desired(driverName, false, []*storagev1.StorageClass{class("late", driverName, storagev1.VolumeBindingWaitForFirstConsumer)},
 		[]plan.Segment{{"zone": "a"}})
-	got := newState(targets, []*storagev1.CSIStorageCapacity{
+	got := newState(targets.byKey, []*storagev1.CSIStorageCapacity{
 		object("second", "late", in(map[string]string{"zone": "a"})),
 		object("first", "late", in(map[string]string{"zone": "a"})),
 		object("elsewhere", "late", in(map[string]string{"zone": "b"})),

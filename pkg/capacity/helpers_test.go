@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	typedstoragev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
 	clienttesting "k8s.io/client-go/testing"
@@ -76,8 +77,9 @@ func newWorldOf(t *testing.T, driver *driver, change func(*Config), objects ...r
 	t.Helper()
 	w := &world{T: t, client: fake.NewClientset(objects...), driver: driver}
 	refuseBeforeWatch(w.client)
+	shared := informers.NewSharedInformerFactory(w.client, 0)
 	config := Config{
-		Client: w.client, Driver: w.driver, DriverName: driverName, Namespace: "ns",
+		Client: w.client, Informers: shared, Driver: w.driver, DriverName: driverName, Namespace: "ns",
 		Owners:       []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "controller", UID: "uid"}},
 		PollInterval: 20 * time.Millisecond, Threads: 2, RetryMin: time.Millisecond, RetryMax: 10 * time.Millisecond,
 	}
@@ -87,6 +89,7 @@ func newWorldOf(t *testing.T, driver *driver, change func(*Config), objects ...r
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	shared.StartWithContext(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -95,6 +98,7 @@ func newWorldOf(t *testing.T, driver *driver, change func(*Config), objects ...r
 	t.Cleanup(func() {
 		cancel()
 		<-ended
+		shared.Shutdown()
 	})
 	return w
 }

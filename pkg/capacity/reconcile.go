@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/workers"
 )
 
-// Run publishes until ctx ends. It can be called once.
+// Run publishes until ctx ends. It waits for Config.Informers, and can be called once.
 func (p *Publisher) Run(ctx context.Context) {
-	p.factory.StartWithContext(ctx)
 	p.own.StartWithContext(ctx)
-	defer p.factory.Shutdown()
 	defer p.own.Shutdown()
-	p.factory.WaitForCacheSyncWithContext(ctx)
+	cache.WaitForCacheSync(ctx.Done(), p.synced...)
 	p.own.WaitForCacheSyncWithContext(ctx)
 
 	defer workers.Start(ctx, p.queue, p.config.Threads, p.process)()
@@ -54,8 +53,8 @@ func (p *Publisher) reconcile(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Failed to list the CSIStorageCapacity objects")
 		return
 	}
-	for key := range targets {
-		_, known := before[key]
+	for key := range targets.byKey {
+		_, known := before.byKey[key]
 		_, published := state.current[key]
 		if !known || !published {
 			p.queue.Add(key)
@@ -70,19 +69,19 @@ func (p *Publisher) reconcile(ctx context.Context) {
 func (p *Publisher) poll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key := range p.desired {
+	for key := range p.desired.byKey {
 		p.queue.Add(key)
 	}
 }
 
-func (p *Publisher) targets() (map[string]target, error) {
+func (p *Publisher) targets() (targets, error) {
 	classes, err := p.classes.List(labels.Everything())
 	if err != nil {
-		return nil, err
+		return targets{}, err
 	}
 	segments, err := p.segments()
 	if err != nil {
-		return nil, err
+		return targets{}, err
 	}
 	return desired(p.config.DriverName, p.config.Immediate, classes, segments), nil
 }
@@ -95,13 +94,13 @@ func (p *Publisher) state() (state, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return newState(p.desired, objects), nil
+	return newState(p.desired.byKey, objects), nil
 }
 
 func (p *Publisher) target(key string) (t target, wanted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t, wanted = p.desired[key]
+	t, wanted = p.desired.byKey[key]
 	return t, wanted
 }
 

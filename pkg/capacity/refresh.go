@@ -15,9 +15,7 @@ const refreshDelay = time.Second
 func (p *Publisher) Refresh(class string, affinity *corev1.VolumeNodeAffinity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, t := range p.desired {
-		if t.segment.Reaches(affinity) || affinity == nil && t.class == class {
-			p.queue.AddAfter(key, refreshDelay)
-		}
+	for _, key := range p.desired.near(class, affinity) {
+		p.queue.AddAfter(key, refreshDelay)
 	}
 }

@@ -20,8 +20,8 @@ func (p *Publisher) segmentLister() func() ([]plan.Segment, error) {
 	case !p.config.Node.IsZero():
 		return func() ([]plan.Segment, error) { return []plan.Segment{p.config.Node.Segment}, nil }
 	}
-	nodes := p.factory.Core().V1().Nodes().Lister()
-	csiNodes := p.factory.Storage().V1().CSINodes().Lister()
+	nodes := p.config.Informers.Core().V1().Nodes().Lister()
+	csiNodes := p.config.Informers.Storage().V1().CSINodes().Lister()
 	return func() ([]plan.Segment, error) {
 		all, err := nodes.List(labels.Everything())
 		if err != nil {
@@ -43,13 +43,14 @@ func (p *Publisher) watch() error {
 	}
 	always := func(_, _ any) bool { return true }
 	watched := map[cache.SharedIndexInformer]func(before, after any) bool{
-		p.factory.Storage().V1().StorageClasses().Informer(): always,
+		p.config.Informers.Storage().V1().StorageClasses().Informer(): always,
 	}
 	if p.config.Topology && p.config.Node.IsZero() {
-		watched[p.factory.Core().V1().Nodes().Informer()] = labelsChanged
-		watched[p.factory.Storage().V1().CSINodes().Informer()] = p.topologyKeysChanged
+		watched[p.config.Informers.Core().V1().Nodes().Informer()] = labelsChanged
+		watched[p.config.Informers.Storage().V1().CSINodes().Informer()] = p.topologyKeysChanged
 	}
 	for informer, changed := range watched {
+		p.synced = append(p.synced, informer.HasSynced)
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { p.signalChange() },
 			UpdateFunc: func(before, after any) {
@@ -123,7 +124,7 @@ func (p *Publisher) published(key string) (first *storagev1.CSIStorageCapacity) 
 // obsolete reports whether an object is to be deleted, as newState finds it.
 func (p *Publisher) obsolete(object *storagev1.CSIStorageCapacity) bool {
 	p.mu.Lock()
-	known := p.desired != nil
+	known := p.desired.byKey != nil
 	p.mu.Unlock()
 	if !known {
 		return false
@@ -161,14 +162,4 @@ func (p *Publisher) signalChange() {
 	case p.changed <- struct{}{}:
 	default: // signalled already
 	}
-}
-
-// trim keeps the labels of nodes, which are the only large objects here; images and
-// conditions are most of a node.
-func trim(obj any) (any, error) {
-	if node, ok := obj.(*corev1.Node); ok {
-		node.Annotations, node.ManagedFields = nil, nil
-		node.Spec, node.Status = corev1.NodeSpec{}, corev1.NodeStatus{}
-	}
-	return obj, nil
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/adapter"
@@ -91,6 +92,9 @@ func (p *Provisioner) handleEvents() (err error) {
 
 // Collectors are the provisioner's own metrics; the caller registers them.
 func (p *Provisioner) Collectors() []prometheus.Collector { return p.metrics.Collectors() }
+
+// Informers are the provisioner's caches. They take handlers until Run, which starts them.
+func (p *Provisioner) Informers() informers.SharedInformerFactory { return p.cluster.Informers }
 
 // backoff is per item: one volume that keeps failing delays no other.
 func backoff[Key comparable](config Config) workqueue.TypedRateLimiter[Key] {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -196,6 +197,7 @@ func TestCapacity(t *testing.T) {
 		}
 	}
 	w.awaitMetrics(r, "csistoragecapacities_desired_goal 2", "csistoragecapacities_desired_current 2", "csistoragecapacities_obsolete 0")
+	checkWatchedOnce(t, r, "StorageClass", "Node", "CSINode", "PersistentVolume", "PersistentVolumeClaim", "CSIStorageCapacity")
 	w.driver.SetCapacity(1 << 30)
 	w.createNode("c")
 	w.awaitCapacity(map[string]string{"a": "1Gi", "b": "1Gi", "c": "1Gi"})
@@ -207,6 +209,25 @@ func TestCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitCapacity(map[string]string{})
+}
+
+// checkWatchedOnce tells, by the log of client-go, whether a process has one watch of each
+// kind.
+func checkWatchedOnce(t *testing.T, r *replica, kinds ...string) {
+	t.Helper()
+	log, err := os.ReadFile(r.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watches := map[string]int{}
+	for _, match := range regexp.MustCompile(`"Starting reflector" type="\*v1\.(\w+)"`).FindAllStringSubmatch(string(log), -1) {
+		watches[match[1]]++
+	}
+	for _, kind := range kinds {
+		if watches[kind] != 1 {
+			t.Errorf("%d watches of %s, want 1", watches[kind], kind)
+		}
+	}
 }
 
 // createPod makes what kube-controller-manager makes of the Deployment.
