@@ -23,7 +23,7 @@ type calls struct{ config Config }
 // never called then.
 var errNoVolumes = errors.New("volumes cannot be created or deleted")
 
-// able checks what the driver declares.
+// able checks what the driver declares. It is asked before a call and what the call needs.
 func (c calls) able() error {
 	if capabilities := c.config.Driver.Capabilities(); !capabilities.Volumes {
 		return fmt.Errorf("%w: CSI driver %s does not declare CREATE_DELETE_VOLUME", errNoVolumes, capabilities.DriverName)
@@ -33,9 +33,6 @@ func (c calls) able() error {
 
 // create calls CreateVolume. Nothing keeps the secrets.
 func (c calls) create(ctx context.Context, creation *plan.Creation, secrets map[string]string) (*csi.CreateVolumeResponse, controller.ProvisioningState, error) {
-	if err := c.able(); err != nil {
-		return nil, controller.ProvisioningInBackground, err // an earlier call may be under way
-	}
 	request := proto.CloneOf(creation.Request)
 	request.Secrets = secrets
 	response, err := c.config.Driver.CreateVolume(withMigrated(ctx, creation.Migrated), request)
@@ -47,9 +44,6 @@ func (c calls) create(ctx context.Context, creation *plan.Creation, secrets map[
 
 // delete calls DeleteVolume.
 func (c calls) delete(ctx context.Context, request *csi.DeleteVolumeRequest, migrated bool) error {
-	if err := c.able(); err != nil {
-		return err
-	}
 	if _, err := c.config.Driver.DeleteVolume(withMigrated(ctx, migrated), request); err != nil {
 		return plan.NewFailure("DeleteVolume", c.config.Cluster.Driver.DriverName, err, plan.Redactor(request.GetSecrets()))
 	}

@@ -288,6 +288,9 @@ func (c *cleaner) response(ctx context.Context, creation *plan.Creation) (*csi.C
 	if creation.Response != nil {
 		return creation.Response, nil
 	}
+	if err := c.calls.able(); err != nil {
+		return nil, err
+	}
 	secrets, err := c.calls.creationSecrets(ctx, creation)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err

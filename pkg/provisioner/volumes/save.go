@@ -168,6 +168,9 @@ func (s *saver) discard(ctx context.Context, creation *plan.Creation, handle str
 	if holder != "" {
 		return controller.ProvisioningFinished, fmt.Errorf("%w; it was not deleted, as PersistentVolume %s is for the same volume", cause, holder)
 	}
+	if err := s.calls.able(); err != nil {
+		return controller.ProvisioningInBackground, fmt.Errorf("%w; it was not deleted: %w", cause, err)
+	}
 	secrets, err := s.calls.creationSecrets(ctx, creation)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return controller.ProvisioningInBackground, fmt.Errorf("%w; it was not deleted: %w", cause, err)
