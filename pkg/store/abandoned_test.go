@@ -33,17 +33,17 @@ func (l *lab) onCatalog(t *testing.T, do func(*session.Session) error) error {
 // its place.
 func TestAbandonedCopyIsEnded(t *testing.T) {
 	for at, call := range map[string]func(context.Context, *lab, volume.ID) error{
-		"put copy in its place": func(ctx context.Context, l *lab, from volume.ID) error {
+		"move copy into place": func(ctx context.Context, l *lab, from volume.ID) error {
 			req := l.request("clone")
 			req.Source = &Source{Volume: &from}
 			_, err := l.Create(ctx, req)
 			return err
 		},
-		"put snapshot in its place": func(ctx context.Context, l *lab, from volume.ID) error {
+		"move snapshot into place": func(ctx context.Context, l *lab, from volume.ID) error {
 			_, err := l.CreateSnapshot(ctx, SnapshotRequest{Name: "snap", Source: from})
 			return err
 		},
-		"put group in its place": func(ctx context.Context, l *lab, from volume.ID) error {
+		"move group into place": func(ctx context.Context, l *lab, from volume.ID) error {
 			_, err := l.CreateGroup(ctx, GroupRequest{Name: "group", Sources: []Handle{{ID: from, Text: from.String()}}, AllowWrites: true})
 			return err
 		},

@@ -112,7 +112,7 @@ func TestAdoptFalse(t *testing.T) {
 func TestComesWhileItIsCreated(t *testing.T) {
 	for _, subDir := range []string{"archived-db", "team"} {
 		l := newLab(t)
-		l.held("make directory", func(context.Context) { l.put(t, "team/archived-db/secret"); l.put(t, "archived-db/secret") })
+		l.held("create directory", func(context.Context) { l.put(t, "team/archived-db/secret"); l.put(t, "archived-db/secret") })
 		if _, err := l.Create(t.Context(), l.request(subDir)); !errors.Is(err, volume.ErrNotAdopted) {
 			t.Errorf("%s: %v, want ErrNotAdopted", subDir, err)
 		}
@@ -126,7 +126,7 @@ func TestMadeByAnotherController(t *testing.T) {
 	req := l.request("archived-db")
 	req.Params.NoAdopt = true
 	other := l.start(t)
-	l.held("make directory", func(ctx context.Context) {
+	l.held("create directory", func(ctx context.Context) {
 		if _, err := other.Create(ctx, req); err != nil {
 			t.Error(err)
 		}

@@ -24,12 +24,12 @@ func TestCopiesBegunAnewAreWhole(t *testing.T) {
 	l := newLab(t)
 	id := l.create(t, "pvc-1")
 	l.put(t, "pvc-1/d/file")
-	l.stale("put snapshot in its place")
+	l.stale("move snapshot into place")
 	s := l.snapshot(t, "snap-1", id)
 	if want := int64(len("pvc-1/d/file")); s.Bytes != want {
 		t.Errorf("the snapshot has %d bytes, want %d", s.Bytes, want)
 	}
-	l.stale("put copy in its place")
+	l.stale("move copy into place")
 	if _, err := l.Create(t.Context(), l.from("pvc-2", Source{Snapshot: &s.ID})); err != nil {
 		t.Fatal(err)
 	}

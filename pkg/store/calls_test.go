@@ -25,7 +25,7 @@ func TestDeadServerHoldsUpABoundedNumberOfCalls(t *testing.T) {
 		var held, most atomic.Int32
 		back := make(chan struct{})
 		l.step = func(_ context.Context, name string) error {
-			if name == "make directory" {
+			if name == "create directory" {
 				if n := held.Add(1); n > most.Load() {
 					most.Store(n)
 				}

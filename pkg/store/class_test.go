@@ -187,7 +187,7 @@ func TestKilledCreateWithOwnerIsCompleted(t *testing.T) {
 // A directory that cannot be made as asked for leaves nothing.
 func TestFailedCreateLeavesNothing(t *testing.T) {
 	refused := &os.PathError{Op: "lchown", Path: "data", Err: syscall.EPERM}
-	for _, at := range []string{"make directory", "own directory", "set mode of directory", "write record"} {
+	for _, at := range []string{"create directory", "set owner of directory", "set mode of directory", "write record"} {
 		l := newLab(t)
 		step := l.step
 		l.step = func(ctx context.Context, name string) error {

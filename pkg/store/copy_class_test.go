@@ -111,7 +111,7 @@ func TestHalfMadeIsNoVolume(t *testing.T) {
 	l := newLab(t)
 	id := l.create(t, "pvc-1")
 	l.put(t, "pvc-1/file")
-	blocked, release := l.blockAt("put copy in its place")
+	blocked, release := l.blockAt("move copy into place")
 	req := l.classedFrom("pvc-2", "team/copy", "", Source{Volume: &id})
 	made := make(chan error, 1)
 	go func() {
@@ -166,7 +166,7 @@ func TestHalfMadeIsNoVolume(t *testing.T) {
 // not an empty parent either.
 func TestFailedCopyLeavesNothing(t *testing.T) {
 	refused := &os.PathError{Op: "x", Path: "y", Err: os.ErrPermission}
-	for _, at := range []string{"begin copy", "copy", "put copy in its place"} {
+	for _, at := range []string{"begin copy", "copy", "move copy into place"} {
 		l := newLab(t)
 		id := l.create(t, "pvc-1")
 		l.step = func(ctx context.Context, name string) error {

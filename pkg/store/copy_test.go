@@ -286,7 +286,7 @@ func TestTheNextCallJoinsTheCopy(t *testing.T) {
 			switch step {
 			case "copy":
 				copied++
-			case "put snapshot in its place":
+			case "move snapshot into place":
 				<-free
 			}
 			return ctx.Err()
@@ -363,12 +363,12 @@ func TestDeleteEndsTheCopy(t *testing.T) {
 	l := newLab(t)
 	id := l.create(t, "pvc-1")
 	l.put(t, "pvc-1/file")
-	for _, step := range []string{"put copy in its place", "put snapshot in its place"} {
+	for _, step := range []string{"move copy into place", "move snapshot into place"} {
 		blocked, _ := l.blockAt(step)
 		made := make(chan error, 1)
 		go func() {
 			var err error
-			if step == "put copy in its place" {
+			if step == "move copy into place" {
 				_, err = l.Create(t.Context(), l.from("new", Source{Volume: &id}))
 			} else {
 				_, err = l.CreateSnapshot(t.Context(), l.snapshotReq("new", id))
@@ -377,7 +377,7 @@ func TestDeleteEndsTheCopy(t *testing.T) {
 		}()
 		<-blocked
 		var err error
-		if step == "put copy in its place" {
+		if step == "move copy into place" {
 			err = l.Delete(t.Context(), l.id("new"), nil)
 		} else {
 			err = l.DeleteSnapshot(t.Context(), volume.SnapshotID{Export: l.export, Name: "new", Source: "pvc-1"}, nil)

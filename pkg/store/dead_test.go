@@ -21,7 +21,7 @@ func TestServerDiesUnderAJob(t *testing.T) {
 		died := make(chan func())
 		back := make(chan struct{})
 		l.step = func(_ context.Context, name string) error {
-			if name == "make directory" {
+			if name == "create directory" {
 				died <- l.fake.Hang(l.export.Server)
 				<-back
 			}

@@ -59,7 +59,7 @@ func TestDeletedSnapshotSparesATakenDirectory(t *testing.T) {
 	l := newLab(t)
 	first := l.createAs(t, l.classed("pvc-1", "data", volume.OnDeleteDelete))
 	other := l.start(t)
-	l.held("take directory away", func(ctx context.Context) {
+	l.held("quarantine directory", func(ctx context.Context) {
 		if err := other.Delete(ctx, first, nil); err != nil {
 			t.Error(err)
 		}
@@ -67,7 +67,7 @@ func TestDeletedSnapshotSparesATakenDirectory(t *testing.T) {
 			t.Error(err)
 		}
 		l.put(t, "data/precious")
-		l.held("see whose directory it was", func(ctx context.Context) {
+		l.held("check owner of quarantined directory", func(ctx context.Context) {
 			err := other.DeleteSnapshot(ctx, volume.SnapshotID{Export: l.export, Name: "data", Source: "pvc-0"}, nil)
 			if err != nil {
 				t.Error(err)

@@ -24,7 +24,7 @@ func TestDelayedDeleteSparesALaterVolume(t *testing.T) {
 	}
 	other, step := l.start(t), l.step
 	l.step = func(ctx context.Context, name string) error {
-		if name == "take directory away" {
+		if name == "quarantine directory" {
 			req.Name = "pvc-2"
 			_, err := other.Create(ctx, req)
 			if !errors.Is(err, volume.ErrOwned) {
@@ -53,7 +53,7 @@ func TestDelayedDeleteSparesAnAdoptedDirectory(t *testing.T) {
 	l.put(t, "data/precious")
 	other, step := l.start(t), l.step
 	l.step = func(ctx context.Context, name string) error {
-		if name == "take directory away" {
+		if name == "quarantine directory" {
 			req := l.request("pvc-1")
 			req.Params.SubDir = "data"
 			if _, err := other.Create(ctx, req); err != nil {
@@ -125,7 +125,7 @@ func (l *lab) mustHaveMet(t *testing.T) {
 func TestDeleteBegunAnewSparesALaterVolume(t *testing.T) {
 	l := newLab(t)
 	id, other := l.create(t, "pvc-1"), l.start(t)
-	l.failing("take directory away", unix.ESTALE, func(ctx context.Context) {
+	l.failing("quarantine directory", unix.ESTALE, func(ctx context.Context) {
 		if err := other.Delete(ctx, id, nil); err != nil {
 			t.Error(err)
 		}
@@ -144,9 +144,9 @@ func TestDeleteBegunAnewSparesALaterVolume(t *testing.T) {
 // controller's delete of the volume: the directory, the record, and the archive.
 func TestHeldUpDeleteSparesALaterVolume(t *testing.T) {
 	steps := map[volume.OnDelete][]string{
-		volume.OnDeleteDelete:  {"take directory away", "see whose directory it was", "move directory to trash", "prune parents", "remove record"},
-		volume.OnDeleteRetain:  {"note that it is retained", "remove record"},
-		volume.OnDeleteArchive: {"take directory away", "see whose directory it was", "reserve archive", "rename to archive", "release archive", "remove record"},
+		volume.OnDeleteDelete:  {"quarantine directory", "check owner of quarantined directory", "move directory to trash", "prune parents", "remove record"},
+		volume.OnDeleteRetain:  {"mark directory as retained", "remove record"},
+		volume.OnDeleteArchive: {"quarantine directory", "check owner of quarantined directory", "reserve archive", "rename to archive", "release archive", "remove record"},
 	}
 	for policy, list := range steps {
 		for _, at := range list {
@@ -173,7 +173,7 @@ func TestHeldUpDeleteSparesALaterVolume(t *testing.T) {
 					if policy == volume.OnDeleteArchive {
 						want = append(want, "team/archived-data")
 					}
-					if at == "note that it is retained" { // as long as there is the record, nobody goes by it
+					if at == "mark directory as retained" { // as long as there is the record, nobody goes by it
 						want = append(want, retained(t, "team/data"))
 					}
 					// Of one name in one directory it may take the note, without which only

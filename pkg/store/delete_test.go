@@ -116,7 +116,7 @@ func TestDeleteRetainsWhatTheRecordSaid(t *testing.T) {
 			if err := l.Modify(t.Context(), id, volume.Mutable{OnDelete: volume.OnDeleteRetain}, nil); err != nil {
 				t.Fatal(err)
 			}
-			l.full("note that it is retained", nothing)
+			l.full("mark directory as retained", nothing)
 			if err := l.Delete(t.Context(), id, nil); !errors.Is(err, unix.ENOSPC) {
 				t.Errorf("without room for the note: %v", err)
 			}
@@ -128,7 +128,7 @@ func TestDeleteRetainsWhatTheRecordSaid(t *testing.T) {
 					t.Fatalf("%s, legacy=%v: the directory that was to be retained holds %q", subDir, legacy, got)
 				}
 			}
-			l.never(t, "take directory away")
+			l.never(t, "quarantine directory")
 			if err := l.Delete(t.Context(), id, nil); err != nil {
 				t.Error(err)
 			}

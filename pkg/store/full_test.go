@@ -18,7 +18,7 @@ func (l *lab) full(at string, do func(context.Context)) { l.failing(at, unix.ENO
 func nothing(context.Context) {}
 
 func TestDeleteWithoutRoomForTheTrash(t *testing.T) {
-	for _, at := range []string{"take directory away", "move directory to trash"} {
+	for _, at := range []string{"quarantine directory", "move directory to trash"} {
 		l := newLab(t)
 		id := l.createAs(t, l.classed("pvc-1", "team/data", volume.OnDeleteDelete))
 		l.put(t, "team/data/a/b")
@@ -36,7 +36,7 @@ func TestDeleteOfAPredecessorsVolumeWithoutRoom(t *testing.T) {
 	l := newLab(t)
 	l.put(t, "old/a/b")
 	l.put(t, "other/file")
-	l.full("take directory away", nothing)
+	l.full("quarantine directory", nothing)
 	l.delete(t, l.id("old"))
 	l.mustHave(t, "other", "other/file")
 }
@@ -46,7 +46,7 @@ func TestDeleteWithoutRoomSparesOthers(t *testing.T) {
 	l := newLab(t)
 	archived := l.createAs(t, l.classed("pvc-0", "kept", volume.OnDeleteArchive))
 	l.put(t, "kept/file")
-	l.full("take directory away", nothing)
+	l.full("quarantine directory", nothing)
 	if err := l.Delete(t.Context(), archived, nil); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("one to be archived: %v", err)
 	}
@@ -55,7 +55,7 @@ func TestDeleteWithoutRoomSparesOthers(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(l.dir, "archived-kept")); err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []string{"take directory away", "remove directory in its place"} {
+	for _, at := range []string{"quarantine directory", "remove directory in place"} {
 		for _, name := range []string{"pvc-1", "pvc-2"} { // of the later volume
 			first := l.createAs(t, l.classed("pvc-1", "data", volume.OnDeleteDelete))
 			other, later := l.start(t), volume.ID{}
@@ -70,11 +70,11 @@ func TestDeleteWithoutRoomSparesOthers(t *testing.T) {
 				later = v.ID
 				l.put(t, "data/precious")
 			}
-			if at == "take directory away" {
+			if at == "quarantine directory" {
 				l.full(at, meanwhile)
 			} else {
 				l.held(at, meanwhile)
-				l.full("take directory away", nothing)
+				l.full("quarantine directory", nothing)
 			}
 			err := l.Delete(t.Context(), first, nil)
 			if err != nil && !errors.Is(err, unix.ENOSPC) {
@@ -95,7 +95,7 @@ func TestDeleteWithoutRoomSparesOthers(t *testing.T) {
 func TestDeleteWithoutRoomSparesWhatHasNoRecord(t *testing.T) {
 	l := newLab(t)
 	id, other := l.create(t, "pvc-1"), l.start(t)
-	l.full("take directory away", func(ctx context.Context) {
+	l.full("quarantine directory", func(ctx context.Context) {
 		if err := other.Delete(ctx, id, nil); err != nil {
 			t.Error(err)
 		}

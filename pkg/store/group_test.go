@@ -259,7 +259,7 @@ func TestGroupInUse(t *testing.T) {
 	l := newLab(t)
 	one, two := l.create(t, "pvc-1"), l.create(t, "pvc-2")
 	g := l.group(t, "g", one, two)
-	blocked, release := l.blockAt("put copy in its place")
+	blocked, release := l.blockAt("move copy into place")
 	made := make(chan error, 1)
 	go func() {
 		_, err := l.Create(t.Context(), l.from("new", Source{Snapshot: &g.Members[1].ID}))
@@ -273,7 +273,7 @@ func TestGroupInUse(t *testing.T) {
 	if err := <-made; err != nil {
 		t.Error(err)
 	}
-	blocked, _ = l.blockAt("put group in its place")
+	blocked, _ = l.blockAt("move group into place")
 	go func() {
 		_, err := l.CreateGroup(t.Context(), groupReq("h", one, two))
 		made <- err
@@ -297,7 +297,7 @@ func TestGroupProgress(t *testing.T) {
 	one, two := l.create(t, "pvc-1"), l.create(t, "pvc-2")
 	l.put(t, "pvc-2/file")
 	ctx, cancel := context.WithCancel(t.Context())
-	blocked, release := l.blockAt("put group in its place")
+	blocked, release := l.blockAt("move group into place")
 	go func() { <-blocked; cancel() }()
 	_, err := l.CreateGroup(ctx, groupReq("g", one, two))
 	if !errors.Is(err, volume.ErrInProgress) || !strings.Contains(err.Error(), "copying 2 of 2: 10 B, 1 files") {

@@ -49,7 +49,7 @@ func TestVolumesBelowAShareAreSpared(t *testing.T) {
 		_, err := l.Create(t.Context(), l.classed("pvc-2", subDir, volume.OnDeleteDelete))
 		l.spared(t, "team/data/precious", "a volume at "+subDir, err)
 	}
-	l.never(t, "take directory away")
+	l.never(t, "quarantine directory")
 	l.spared(t, "team/data/precious", "delete of a predecessor's", l.Delete(t.Context(), adopted, nil))
 }
 

@@ -83,12 +83,12 @@ func TestClaimTakenBackMeanwhile(t *testing.T) {
 	failed, full := make(chan struct{}), errors.New("the disk was full for a moment")
 	made := make(chan error, 1)
 	l.step = func(_ context.Context, step string) error {
-		if step != "make directory" {
+		if step != "create directory" {
 			return nil
 		}
 		atIt := make(chan struct{})
 		other.step = func(_ context.Context, step string) error {
-			if step == "make directory" {
+			if step == "create directory" {
 				close(atIt)
 				<-failed
 			}

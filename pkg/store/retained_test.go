@@ -74,7 +74,7 @@ func TestNoteByTheNameOfTheVolume(t *testing.T) {
 func TestRetainOnAFullDisk(t *testing.T) {
 	l := newLab(t)
 	id := l.createAs(t, l.classed("pvc-1", "pvc-1", volume.OnDeleteRetain))
-	l.full("note that it is retained", nothing)
+	l.full("mark directory as retained", nothing)
 	l.delete(t, id)
 	l.mustHave(t, "pvc-1")
 }

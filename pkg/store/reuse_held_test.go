@@ -40,7 +40,7 @@ func TestKilledReuseIsCompleted(t *testing.T) {
 			t.Errorf("after step %d another claim: %v, want ErrOwned", n, err)
 		}
 		if n > 2 { // the old volume no longer exists
-			l.never(t, "take directory away")
+			l.never(t, "quarantine directory")
 			l.delete(t, first)
 		}
 		l.createAs(t, next)
@@ -54,7 +54,7 @@ func TestKilledReuseIsCompleted(t *testing.T) {
 
 // A claim may be made again before its directory has come to its volume.
 func TestReuseByTheNextButOne(t *testing.T) {
-	for _, at := range []string{"note reuse", "release record", "note directory of name", "write record", "look for other directories of the name"} {
+	for _, at := range []string{"note reuse", "release record", "reserve name", "write record", "look for other directories of the name"} {
 		l := newCluster(t, "one")
 		l.createAs(t, l.claimed("pvc-1", "a", "x"))
 		l.put(t, "a/x/file")
@@ -71,7 +71,7 @@ func TestReuseByTheNextButOne(t *testing.T) {
 // Whatever another controller does while a directory is taken over, it ends as the
 // claim's, and with its content unless the old volume was deleted while it was one.
 func TestReuseAndAnotherController(t *testing.T) {
-	steps := []string{"note reuse", "release record", "note directory of name", "write record", "look for other directories of the name"}
+	steps := []string{"note reuse", "release record", "reserve name", "write record", "look for other directories of the name"}
 	for i, at := range steps {
 		for what, do := range map[string]func(*lab, *Store, volume.ID) error{
 			"the same": func(l *lab, s *Store, _ volume.ID) error {
@@ -120,12 +120,12 @@ func TestReuseAndAnotherController(t *testing.T) {
 func TestHeldUpDeleteAndReuse(t *testing.T) {
 	steps := map[volume.OnDelete]map[string]bool{ // whether the content stays
 		volume.OnDeleteDelete: {
-			"take directory away": true, "see whose directory it was": false, "move directory to trash": false,
+			"quarantine directory": true, "check owner of quarantined directory": false, "move directory to trash": false,
 			"prune parents": false, "remove record": false,
 		},
 		volume.OnDeleteRetain: {"remove record": true},
 		volume.OnDeleteArchive: {
-			"take directory away": true, "see whose directory it was": false, "reserve archive": false,
+			"quarantine directory": true, "check owner of quarantined directory": false, "reserve archive": false,
 			"rename to archive": false, "release archive": false, "remove record": false,
 		},
 	}
@@ -177,7 +177,7 @@ func TestHeldUpDeleteAndHalfAReuse(t *testing.T) {
 		l.put(t, "a/x/file")
 		other := &lab{Store: l.start(t)}
 		other.failing("write record", errors.New("killed"), func(context.Context) {})
-		l.held("take directory away", func(ctx context.Context) {
+		l.held("quarantine directory", func(ctx context.Context) {
 			if _, err := other.Create(ctx, ask("pvc-2")); err == nil {
 				t.Error("it was not killed")
 			}
@@ -194,7 +194,7 @@ func TestDeleteWithoutRoomAndHalfAReuse(t *testing.T) {
 	l := newCluster(t, "one")
 	l.put(t, "a/x/file")
 	other := &lab{Store: l.start(t)}
-	l.full("take directory away", func(ctx context.Context) {
+	l.full("quarantine directory", func(ctx context.Context) {
 		if _, err := other.Create(ctx, l.claimed("pvc-1", "a", "x")); err != nil {
 			t.Error(err)
 		}

@@ -75,7 +75,7 @@ func TestSharedDirectoryThatCannotBeMade(t *testing.T) {
 	l := newLab(t)
 	refuse := func(name string) {
 		t.Helper()
-		l.failing("make directory", volume.ErrRefused, nothing)
+		l.failing("create directory", volume.ErrRefused, nothing)
 		if _, err := l.Create(t.Context(), l.sharing(name, "data")); !errors.Is(err, volume.ErrRefused) {
 			t.Errorf("got %v, want ErrRefused", err)
 		}
@@ -93,7 +93,7 @@ func TestSharedDirectoryThatCannotBeMade(t *testing.T) {
 
 // Two controllers at a time, of which one has just begun.
 func TestTwoControllersShare(t *testing.T) {
-	for _, at := range []string{"write record", "make directory", "answer", "note directory of name", "look for other directories of the name"} {
+	for _, at := range []string{"write record", "create directory", "answer", "reserve name", "look for other directories of the name"} {
 		l := newLab(t)
 		other, held := l.start(t), false
 		l.held(at, func(ctx context.Context) {

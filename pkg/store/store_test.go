@@ -395,7 +395,7 @@ func TestCallerIsLetGoAndTheLockKept(t *testing.T) {
 	blocked, release := make(chan struct{}), make(chan struct{})
 	step := l.step
 	l.step = func(ctx context.Context, name string) error {
-		if name == "make directory" {
+		if name == "create directory" {
 			close(blocked)
 			<-release
 		}

@@ -15,8 +15,8 @@ func TestHeldUpDeleteSparesALaterVolume(t *testing.T) {
 	for version, disk := range clientVersions() {
 		e, dir := export(t, disk, "rw,no_root_squash", 0o777)
 		for policy, steps := range map[volume.OnDelete][]string{
-			volume.OnDeleteDelete:  {"take directory away", "see whose directory it was", "remove record"},
-			volume.OnDeleteArchive: {"take directory away", "rename to archive"},
+			volume.OnDeleteDelete:  {"quarantine directory", "check owner of quarantined directory", "remove record"},
+			volume.OnDeleteArchive: {"quarantine directory", "rename to archive"},
 		} {
 			for _, at := range steps {
 				t.Run(version+" "+string(policy)+" "+at, func(t *testing.T) {

@@ -87,7 +87,7 @@ func (g *groupCopy) make(ctx context.Context, t copyjob.Task) error {
 	if err := g.staging.Cat.WriteGroup(g.staging.name, rec); err != nil {
 		return err
 	}
-	return g.staging.place(ctx, "put group in its place", catalog.GroupPath(g.id.Name))
+	return g.staging.place(ctx, "move group into place", catalog.GroupPath(g.id.Name))
 }
 
 // fill copies the members in turn and adds them to the group's record.

@@ -116,7 +116,7 @@ func (s *snapshotCopy) make(ctx context.Context, t copyjob.Task) error {
 		return err
 	}
 	logCopied(ctx, rec, t.Progress)
-	return s.place(ctx, "put snapshot in its place", catalog.SnapshotPath(s.id))
+	return s.place(ctx, "move snapshot into place", catalog.SnapshotPath(s.id))
 }
 
 // logCopied logs what a snapshot contains, for which the CSI has no field, and what of

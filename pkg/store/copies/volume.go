@@ -161,7 +161,7 @@ func (v *volumeCopy) fillAndPlace(ctx context.Context, t copyjob.Task) (catalog.
 	if err := v.fillVolume(ctx, t); err != nil {
 		return catalog.Record{}, err
 	}
-	if err := v.Step(ctx, "put copy in its place"); err != nil {
+	if err := v.Step(ctx, "move copy into place"); err != nil {
 		return catalog.Record{}, err
 	}
 	// A delete that did not know of the copy may have removed the record.

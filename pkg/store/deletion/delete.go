@@ -123,7 +123,7 @@ func (d *Deletion) forget(ctx context.Context, policy volume.OnDelete) error {
 // noteRetained notes, for repeated calls, that the directory is retained. A full disk is
 // no error if the volume ID says so too.
 func (d *Deletion) noteRetained(ctx context.Context, rec catalog.Record) error {
-	err := d.Step(ctx, "note that it is retained")
+	err := d.Step(ctx, "mark directory as retained")
 	if err == nil {
 		err = d.Cat.NoteRetained(rec)
 	}

@@ -100,7 +100,7 @@ func (d *Deletion) ownsUnrecorded(ctx context.Context) (owned bool, err error) {
 
 // removeInPlace removes the emptied directory and the record.
 func (d *Deletion) removeInPlace(ctx context.Context, at fsat.Place) error {
-	if err := d.Step(ctx, "remove directory in its place"); err != nil {
+	if err := d.Step(ctx, "remove directory in place"); err != nil {
 		return err
 	}
 	if d.held != nil {

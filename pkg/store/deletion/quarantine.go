@@ -21,7 +21,7 @@ func (d *Deletion) quarantineOwned(ctx context.Context, kind string) (name strin
 	if err != nil || d.held == nil && name == "" {
 		return "", err == nil, err
 	}
-	if err := d.Step(ctx, "see whose directory it was"); err != nil {
+	if err := d.Step(ctx, "check owner of quarantined directory"); err != nil {
 		return "", false, err
 	}
 	owned, err = d.ownsDirectory()
@@ -49,7 +49,7 @@ func (d *Deletion) quarantine(ctx context.Context, kind string) (name string, er
 	if from.Parent == d.Root {
 		from.At = d.Cat.Export()
 	}
-	if err := d.Step(ctx, "take directory away"); err != nil {
+	if err := d.Step(ctx, "quarantine directory"); err != nil {
 		return "", err
 	}
 	for range fsat.MaxLostRaces {

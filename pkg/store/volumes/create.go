@@ -104,7 +104,7 @@ func (c *Claim) takeDraft(ctx context.Context, draft *catalog.Draft) error {
 	if draft == nil {
 		return c.Take(ctx)
 	}
-	if err := c.Step(ctx, "place record"); err != nil {
+	if err := c.Step(ctx, "publish record"); err != nil {
 		return errors.Join(err, c.Cat.Drop(draft))
 	}
 	err := c.Cat.Publish(draft)

@@ -47,7 +47,7 @@ func isUnfinished(rec catalog.Record, info fs.FileInfo) bool {
 // empty directory, which could be this very volume, created by another controller and
 // already mounted by a pod.
 func makeDirectory(ctx context.Context, x *session.Session, rec catalog.Record) (made bool, err error) {
-	if err := x.Step(ctx, "make directory"); err != nil {
+	if err := x.Step(ctx, "create directory"); err != nil {
 		return false, err
 	}
 	first := modeOf(rec)
@@ -96,7 +96,7 @@ func finishDirectory(ctx context.Context, x *session.Session, rec catalog.Record
 }
 
 func setOwnerAndMode(ctx context.Context, x *session.Session, p fsat.Place, rec catalog.Record) error {
-	if err := x.Step(ctx, "own directory"); err != nil {
+	if err := x.Step(ctx, "set owner of directory"); err != nil {
 		return err
 	}
 	if err := Own(p, rec); err != nil {

@@ -32,7 +32,7 @@ func reserveName(ctx context.Context, x *session.Session, want catalog.Record) e
 	if err := checkNameFree(x.Cat, name, want); err != nil {
 		return err
 	}
-	if err := x.Step(ctx, "note directory of name"); err != nil {
+	if err := x.Step(ctx, "reserve name"); err != nil {
 		return err
 	}
 	for range fsat.MaxLostRaces {
