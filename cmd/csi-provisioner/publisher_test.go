@@ -1,7 +1,7 @@
 package main
 
 import (
-	"path/filepath"
+	"context"
 	"testing"
 	"time"
 
@@ -19,16 +19,9 @@ import (
 func TestCapacityOfADriverThatDeclaresNone(t *testing.T) {
 	driver := drivertest.New("nfs.example")
 	driver.SetCapabilities(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME)
-	socket := filepath.Join(t.TempDir(), "csi.sock")
-	if err := driver.Start(socket); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = driver.Stop() })
-	client, err := csiclient.Connect(t.Context(), csiclient.Config{Address: socket, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	client := drivertest.Connected(t, func(ctx context.Context) (*csiclient.Client, error) {
+		return csiclient.Connect(ctx, csiclient.Config{Address: drivertest.Serve(t, driver), Timeout: patience})
+	})
 	if client.Capabilities().Capacity {
 		t.Fatal("the driver declares GET_CAPACITY")
 	}

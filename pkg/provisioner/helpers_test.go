@@ -3,7 +3,6 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -170,39 +169,20 @@ func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 
 func startDriver(t *testing.T, driver *drivertest.Driver) (socket string) {
 	t.Helper()
-	socket = filepath.Join(t.TempDir(), "csi.sock")
-	if err := driver.Start(socket); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = driver.Stop() })
-	return socket
+	return drivertest.Serve(t, driver)
 }
 
 func connect(t *testing.T, socket string) *csiclient.Client {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	driver, err := csiclient.Connect(ctx, csiclient.Config{Address: socket, Timeout: patience})
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = driver.Close()
+	return drivertest.Connected(t, func(ctx context.Context) (*csiclient.Client, error) {
+		return csiclient.Connect(ctx, csiclient.Config{Address: socket, Timeout: patience})
 	})
-	return driver
 }
 
 // eventually fails the test when the condition does not become true in time.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came true: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	drivertest.Eventually(t, patience, what, condition)
 }
 
 func (w *world) volume(name string) *corev1.PersistentVolume {
