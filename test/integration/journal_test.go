@@ -64,9 +64,18 @@ func TestPolicyRefusesTheJournalForAWhile(t *testing.T) {
 	w.settled()
 }
 
-// createNodes makes nodes of the driver with three topology keys.
+// createNodes makes nodes of the driver with three topology keys, until the test ends: other
+// tests run on the same API server.
 func (w *world) createNodes(count int) {
 	w.Helper()
+	w.Cleanup(func() {
+		ours := metav1.ListOptions{LabelSelector: "region." + w.name + "/region"}
+		nodes := w.client.CoreV1().Nodes().DeleteCollection(context.Background(), metav1.DeleteOptions{}, ours)
+		csiNodes := w.client.StorageV1().CSINodes().DeleteCollection(context.Background(), metav1.DeleteOptions{}, ours)
+		if err := errors.Join(nodes, csiNodes); err != nil {
+			w.Error(err)
+		}
+	})
 	group, ctx := errgroup.WithContext(w.Context())
 	group.SetLimit(20)
 	for i := range count {
@@ -77,7 +86,7 @@ func (w *world) createNodes(count int) {
 				"node." + w.name + "/node":     fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", i/256, i%256),
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(fmt.Sprint(i)), Labels: labels}}
-			registered := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}, Spec: storagev1.CSINodeSpec{
+			registered := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: labels}, Spec: storagev1.CSINodeSpec{
 				Drivers: []storagev1.CSINodeDriver{{Name: w.driverName, NodeID: node.Name}},
 			}}
 			for key := range labels {
