@@ -246,6 +246,42 @@ func TestAmendAgain(t *testing.T) {
 	}
 }
 
+// An entry that begins while the ConfigMap of the same one cannot be read takes its place.
+func TestEntryOfAConfigMapThatCouldNotBeRead(t *testing.T) {
+	client := fake.NewClientset()
+	nodes := topologies(3)
+	first := open(t, config(client, shards(2)))
+	first.mu.Lock()
+	first.dirty(first.add(first.shards[1], "a", placedEntry(1, nodes)).shard)
+	first.mu.Unlock()
+	first.write(t.Context(), first.shards[1], true)
+
+	broken := &fault{err: apierrors.NewForbidden(corev1.Resource("configmaps"), "j.1", errors.New("not yet"))}
+	broken.on(client, "get")
+	j, _ := run(t, client, shards(2), retryingSoon)
+	want := placedEntry(2, nodes)
+	if recorded, err := j.Begin(t.Context(), "a", want); recorded || err != nil {
+		t.Fatalf("Begin() = %t, %v", recorded, err)
+	}
+	broken.set.Store(false)
+	eventually(t, "there is one, the new one", func() bool {
+		found := 0
+		for _, object := range contentOf(t, client) {
+			entries, err := decode(object.BinaryData)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, entry := range entries {
+				found++
+				if string(entry.Data) != string(want.Data) || !slices.Equal(entry.Lists["preferred"], want.Lists["preferred"]) {
+					return false
+				}
+			}
+		}
+		return found == 1
+	})
+}
+
 // strict refuses requests after the end of their context, as a real client does.
 type strict struct{ typedcorev1.ConfigMapInterface }
 

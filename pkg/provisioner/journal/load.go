@@ -48,11 +48,16 @@ func (j *Journal) load(ctx context.Context, s *shard) error {
 		if item == nil && !ended {
 			item = j.add(s, key, entry)
 		}
-		switch {
-		case item == nil, item.shard != s:
-			j.dirty(s)
-		default:
+		if item != nil && item.shard != s && item.written == nil {
+			// So that the entry stays in the ConfigMap until a write replaces it.
+			if err := j.move(item, s); err != nil {
+				return fmt.Errorf("entry %s: %w", key, err)
+			}
+		}
+		if item != nil && item.shard == s {
 			item.written = entry.Data
+		} else {
+			j.dirty(s)
 		}
 		present[key] = struct{}{}
 	}

@@ -74,18 +74,36 @@ func (j *Journal) choose() *shard {
 
 // add makes an item of an entry.
 func (j *Journal) add(s *shard, key string, entry Entry) *item {
-	added := &item{shard: s, data: entry.Data}
-	for name, list := range entry.Lists {
+	added := &item{shard: s, data: entry.Data, lists: s.refer(entry.Lists)}
+	j.items[key] = added
+	return added
+}
+
+// move has another shard write an item.
+func (j *Journal) move(item *item, to *shard) error {
+	entry, err := restore(item.shard.table.elements, stored{Lists: item.lists})
+	if err != nil {
+		return err
+	}
+	j.dirty(item.shard)
+	item.shard, item.lists = to, to.refer(entry.Lists)
+	j.dirty(to)
+	return nil
+}
+
+// refer returns references to the elements of lists, nil for none.
+func (s *shard) refer(lists map[string][]string) map[string]string {
+	var references map[string]string
+	for name, list := range lists {
 		if len(list) == 0 {
 			continue
 		}
-		if added.lists == nil {
-			added.lists = map[string]string{}
+		if references == nil {
+			references = map[string]string{}
 		}
-		added.lists[name] = s.table.refer(list)
+		references[name] = s.table.refer(list)
 	}
-	j.items[key] = added
-	return added
+	return references
 }
 
 // compact drops the elements of a shard that no entry refers to.

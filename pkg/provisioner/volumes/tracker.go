@@ -36,8 +36,8 @@ type tracker struct {
 // Resume takes over the unfinished volumes of an earlier process and protects their
 // origins.
 func (t *tracker) Resume(ctx context.Context) {
-	for name := range t.config.Journal.Entries() {
-		creation, err := t.recorded(name)
+	for name, data := range t.config.Journal.Entries() {
+		creation, err := plan.RestoreCreation(data, nil) // topologies do not matter here
 		if err != nil {
 			continue // reported by the cleaner
 		}
@@ -185,7 +185,7 @@ func (t *tracker) endSaved(ctx context.Context, volume *corev1.PersistentVolume)
 		return nil // a try creates it anew
 	}
 	defer t.busy.end(name)
-	creation, err := t.recorded(name)
+	creation, err := plan.RestoreCreation(t.config.Journal.Data(name), nil)
 	if err != nil {
 		return nil // of a later version, left as it is
 	}
