@@ -22,6 +22,9 @@ func (c *Cluster) Apply(ctx context.Context, dir string) error {
 	return nil
 }
 
+// AdminKubeconfig writes a file with the administrator's token.
+func (c *Cluster) AdminKubeconfig() (string, error) { return c.Kubeconfig("admin", adminToken) }
+
 // ServiceAccountKubeconfig writes a file with a token of the account.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
 	token, err := c.Admin.CoreV1().ServiceAccounts(namespace).
