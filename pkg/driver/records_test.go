@@ -79,6 +79,7 @@ func TestControllerExpandVolumeWithAnyHandle(t *testing.T) {
 	}{
 		{"datasets", &csi.CapacityRange{RequiredBytes: 7, LimitBytes: 8}, codes.OK},
 		{"nas/datasets", &csi.CapacityRange{RequiredBytes: 7}, codes.OK},
+		{"nas/export##", &csi.CapacityRange{RequiredBytes: 7}, codes.OK},
 		{"datasets", nil, codes.InvalidArgument},
 		{"datasets", &csi.CapacityRange{RequiredBytes: 7, LimitBytes: 6}, codes.OutOfRange},
 		{"nfs.test#export#../datasets", &csi.CapacityRange{RequiredBytes: 7}, codes.InvalidArgument},

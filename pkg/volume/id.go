@@ -64,14 +64,15 @@ func (id ID) String() string {
 // ParseID reads an ID of this driver and every form csi-driver-nfs ever wrote:
 // three to five parts joined by '#', and server/share/subDir.
 //
-// Errors: ErrForeignID when the text has none of these forms; ErrInvalid when
+// Errors: ErrForeignID when the text has none of these forms, or that of the static
+// PersistentVolumes in the examples of csi-driver-nfs, server/share##; ErrInvalid when
 // it has the form but a part of it is unsafe.
 func ParseID(s string) (ID, error) {
 	parts := strings.Split(s, idSeparator)
 	if len(parts) == 1 {
 		parts = splitSlashID(s)
 	}
-	if len(parts) < 3 {
+	if len(parts) < 3 || strings.Contains(parts[0], "/") {
 		return ID{}, fmt.Errorf("volume ID %q: %w", s, ErrForeignID)
 	}
 	if len(parts) > 5 {

@@ -41,7 +41,7 @@ func TestParseIDRefuses(t *testing.T) {
 			t.Errorf("ParseID(%q) = %+v, %v, want ErrInvalid", text, id, err)
 		}
 	}
-	for _, text := range []string{"", "fake-vol-id", "a#b", "a/b", "#", "/", "vol-0123456789abcdef0"} {
+	for _, text := range []string{"", "fake-vol-id", "a#b", "a/b", "#", "/", "vol-0123456789abcdef0", "nas/share##", "nas/share#dir#"} {
 		if id, err := ParseID(text); !errors.Is(err, ErrForeignID) {
 			t.Errorf("ParseID(%q) = %+v, %v, want ErrForeignID", text, id, err)
 		}
