@@ -207,6 +207,14 @@ test-conformance: $(if $(BUILT),$(E2E_NEEDS)) ## Run Kubernetes' tests of storag
 demo: ## Demonstrate the life of a claim, step by step, in the lab
 	hack/run-demo $(LAB)
 
+.PHONY: migrate-transcripts
+migrate-transcripts: ## Run the commands of docs/migrate.md in the lab, show their output, and write it to the page
+	hack/run-demo $(LAB) moves
+
+.PHONY: moves
+moves: sidecar-images
+	cd test && go test -c -o $(abspath $(TESTS))/moves/ ./e2e
+
 .PHONY: bench
 bench: preflight-nfs build lab lab-deps ## Measure nfsplugin in comparison with the system calls that it needs, in the lab
 	cd test && $(GO_BUILD) -o $(abspath $(BIN))/bench ./bench

@@ -38,12 +38,23 @@ func newEnv(t *testing.T) *env { return newEnvOn(t, os.Getenv("LAB_EXPORT_XFS"))
 
 func newEnvOn(t *testing.T, export string) *env {
 	t.Helper()
-	if os.Getenv("LAB") != "cluster" {
-		t.Skip("needs the lab's cluster: make test-e2e")
-	}
+	needsCluster(t)
 	if err := use(t.Context(), manifestsDir, driverName); err != nil {
 		t.Fatal(err)
 	}
+	return newEnvWithoutDriver(t, export, metav1.ObjectMeta{GenerateName: "e2e-"})
+}
+
+func needsCluster(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LAB") != "cluster" {
+		t.Skip("needs the lab's cluster: make test-e2e")
+	}
+}
+
+// newEnvWithoutDriver leaves the driver as it is. meta is of the namespace.
+func newEnvWithoutDriver(t *testing.T, export string, meta metav1.ObjectMeta) *env {
+	t.Helper()
 	client, err := newClient()
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +64,7 @@ func newEnvOn(t *testing.T, export string) *env {
 		client: client,
 		server: os.Getenv("LAB_NFS_SERVER"),
 	}
-	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"},
-	}, metav1.CreateOptions{})
+	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,40 +46,51 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// installed is the directory of what the cluster has of the driver. Tests run one
-// after the other.
-var installed string
+// installed is the directory of what the cluster has of the driver.
+var installed struct {
+	sync.Mutex
+	dir string
+}
 
-// prepare installs the driver and what is beside it for all tests.
+// prepare installs what is beside the driver, for all tests.
 func prepare(ctx context.Context) error {
 	if err := kubectl(ctx, "apply", "-k", os.Getenv("SNAPSHOT_CRDS")); err != nil {
 		return err
 	}
-	if err := kubectl(ctx, "apply", "-f", snapshotController); err != nil {
-		return err
-	}
-	return use(ctx, manifestsDir, driverName)
+	return kubectl(ctx, "apply", "-f", snapshotController)
 }
 
 // use has the driver installed from dir and from nowhere else.
 func use(ctx context.Context, dir, driver string) error {
-	if installed == dir {
+	installed.Lock()
+	defer installed.Unlock()
+	if installed.dir == dir {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
-	if installed != "" {
-		if err := kubectl(ctx, "delete", "-k", installed); err != nil {
-			return err
-		}
+	if err := uninstall(ctx); err != nil {
+		return err
 	}
-	installed = dir
+	installed.dir = dir
 	if dir == manifestsDir {
 		if err := errors.Join(allowInline(ctx), nameCluster(ctx)); err != nil {
 			return err
 		}
 	}
 	return install(ctx, dir, driver)
+}
+
+// uninstall deletes what is installed.
+func uninstall(ctx context.Context) error {
+	if installed.dir == "" {
+		return nil
+	}
+	err := kubectl(ctx, "delete", "-k", installed.dir)
+	if err == nil {
+		installed.dir = ""
+	}
+	return err
 }
 
 // allowInline says which servers inline volumes may be on, as docs/node.md does.
@@ -120,9 +132,8 @@ func install(ctx context.Context, dir, driver string) error {
 
 func kubectl(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, "kubectl", args...)
-	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("%v: %w", command.Args, err)
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w: %s", command.Args, err, out)
 	}
 	return nil
 }

@@ -8,9 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestSidecars has external-resizer and external-snapshotter call the driver.
@@ -31,28 +28,8 @@ func TestSidecars(t *testing.T) {
 // expand asks for more and waits until claim and volume say so.
 func (e *env) expand(claim *corev1.PersistentVolumeClaim, size string) {
 	e.t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
-	_, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Patch(e.t.Context(), claim.Name,
-		types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	want := resource.MustParse(size)
-	e.eventually("claim and volume have "+size, func(ctx context.Context) error {
-		got, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, claim.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		volume, err := e.client.CoreV1().PersistentVolumes().Get(ctx, volumeName(claim), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		claimed, capacity := got.Status.Capacity[corev1.ResourceStorage], volume.Spec.Capacity[corev1.ResourceStorage]
-		if claimed.Cmp(want) != 0 || capacity.Cmp(want) != 0 {
-			return fmt.Errorf("the claim has %s, the volume %s", claimed.String(), capacity.String())
-		}
-		return nil
-	})
+	e.request(claim.Name, size)
+	e.waitSize(claim.Name, volumeName(claim), size)
 }
 
 // snapshotAndRestore leaves nothing behind but the volume of the claim.

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	predecessor = "nfs.csi.k8s.io"
+	takenOver   = "nfs.csi.k8s.io"
 	takeoverDir = "../../deploy/kubernetes/csi-driver-nfs"
 )
 
@@ -22,10 +22,10 @@ const (
 // a volume in the form of csi-driver-nfs (docs/migrate.md), and may write its journal.
 func TestTakeover(t *testing.T) {
 	e := newEnv(t)
-	if err := use(t.Context(), takeoverDir, predecessor); err != nil {
+	if err := use(t.Context(), takeoverDir, takenOver); err != nil {
 		t.Fatal(err)
 	}
-	class := e.createClassOf(predecessor, nil)
+	class := e.createClassOf(takenOver, nil)
 	claim := e.createClaim(class)
 	made := e.waitBound(claim)
 	e.expectJournal("csi-provisioner.nfs-csi-k8s-io.")
@@ -81,7 +81,7 @@ func (e *env) legacyClaim(class, name, content string) *corev1.PersistentVolumeC
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name,
 			Annotations: map[string]string{
-				"pv.kubernetes.io/provisioned-by":                            predecessor,
+				"pv.kubernetes.io/provisioned-by":                            takenOver,
 				"volume.kubernetes.io/provisioner-deletion-secret-name":      "",
 				"volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
 			},
@@ -96,7 +96,7 @@ func (e *env) legacyClaim(class, name, content string) *corev1.PersistentVolumeC
 			ClaimRef:                      &corev1.ObjectReference{Namespace: e.namespace, Name: claimName},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				CSI: &corev1.CSIPersistentVolumeSource{
-					Driver:       predecessor,
+					Driver:       takenOver,
 					VolumeHandle: strings.Join([]string{e.server, strings.Trim(e.export, "/"), name, "", ""}, "#"),
 					VolumeAttributes: map[string]string{
 						"server":                           e.server,
@@ -104,7 +104,7 @@ func (e *env) legacyClaim(class, name, content string) *corev1.PersistentVolumeC
 						"csi.storage.k8s.io/pv/name":       name,
 						"csi.storage.k8s.io/pvc/name":      claimName,
 						"csi.storage.k8s.io/pvc/namespace": e.namespace,
-						"storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-1234-" + predecessor,
+						"storage.kubernetes.io/csiProvisionerIdentity": "1700000000000-1234-" + takenOver,
 						"subdir": name,
 					},
 				},

@@ -117,3 +117,34 @@ func TestDemoShowsWhyAPhaseFailed(t *testing.T) {
 		t.Errorf("it says %s", output)
 	}
 }
+
+// With "moves", the page becomes the one that the guest has written.
+func TestMovesUpdateThePage(t *testing.T) {
+	cmd, dir := demo(t, `echo "made $target"`, `echo "ran $*"; test "$3" = --scratch && echo new >"$4/migrate.md"`)
+	page := filepath.Join(dir, "page.md")
+	writeFile(t, page, "old\n", 0o644)
+	cmd.Args = append(cmd.Args, "moves")
+	cmd.Env = append(cmd.Env, "MOVES_PAGE="+page)
+	out, err := cmd.CombinedOutput()
+	output := string(out)
+	if err != nil || !strings.Contains(output, "[4/5] Build the sidecars, once, and the moves: done in ") || !strings.Contains(output, "ran cluster ") {
+		t.Errorf("%v: it says %s", err, output)
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != "new\n" {
+		t.Errorf("the page is %q, %v", got, err)
+	}
+}
+
+func TestMovesLeaveThePageIfTheyFail(t *testing.T) {
+	cmd, dir := demo(t, "true", `echo new >"$4/migrate.md"; exit 1`)
+	page := filepath.Join(dir, "page.md")
+	writeFile(t, page, "old\n", 0o644)
+	cmd.Args = append(cmd.Args, "moves")
+	cmd.Env = append(cmd.Env, "MOVES_PAGE="+page)
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("it succeeds: %s", out)
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != "old\n" {
+		t.Errorf("the page is %q, %v", got, err)
+	}
+}

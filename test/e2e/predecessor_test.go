@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nfs-csi/nfs-csi/test/predecessor"
+)
+
+// place is the export of the test, for what predecessors have left on it.
+func (e *env) place() predecessor.Place {
+	return predecessor.Place{Server: e.server, Share: e.export, Dir: e.export}
+}
+
+// legacyVolumes creates the PersistentVolumes and claims of a file of testdata, and their
+// directories.
+func (e *env) legacyVolumes(file string) []predecessor.Volume {
+	e.t.Helper()
+	e.apply(file)
+	volumes, err := e.place().Volumes(filepath.Join("testdata", file))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return volumes
+}
+
+func (e *env) waitClaim(name, volume string) {
+	e.t.Helper()
+	e.eventually("claim "+name+" is Bound to "+volume, func(ctx context.Context) error {
+		got, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && (got.Status.Phase != corev1.ClaimBound || got.Spec.VolumeName != volume) {
+			err = fmt.Errorf("it is %s, to %q", got.Status.Phase, got.Spec.VolumeName)
+		}
+		return err
+	})
+}
+
+func (e *env) request(claim, size string) {
+	e.t.Helper()
+	_, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Patch(e.t.Context(), claim, types.MergePatchType,
+		fmt.Appendf(nil, `{"spec":{"resources":{"requests":{"storage":%q}}}}`, size), metav1.PatchOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *env) waitSize(claim, volume, size string) {
+	e.t.Helper()
+	want := resource.MustParse(size)
+	e.eventually(claim+" and its volume have "+size, func(ctx context.Context) error {
+		got, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, claim, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pv, err := e.client.CoreV1().PersistentVolumes().Get(ctx, volume, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		claimed, capacity := got.Status.Capacity[corev1.ResourceStorage], pv.Spec.Capacity[corev1.ResourceStorage]
+		if claimed.Cmp(want) != 0 || capacity.Cmp(want) != 0 {
+			return fmt.Errorf("the claim has %s, the volume %s", claimed.String(), capacity.String())
+		}
+		return nil
+	})
+}
+
+func (e *env) mustRead(dir, name, want string) {
+	e.t.Helper()
+	if got := e.read(dir, name); got != want {
+		e.t.Errorf("%s of %s holds %q, want %q", name, dir, got, want)
+	}
+}
