@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -177,7 +178,7 @@ func (j *Journal) try(ctx context.Context, s *shard) error {
 		// The calls wait for the next try.
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		s.waiting = append(taken.waiting, s.waiting...)
+		s.waiting = slices.Concat(taken.waiting, s.waiting)
 		j.dirty(s)
 		return err
 	}

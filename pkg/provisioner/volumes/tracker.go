@@ -137,8 +137,8 @@ func (t *tracker) forgetCreated(ctx context.Context, name string) error {
 	if !t.unsaved.has(name) {
 		return nil
 	}
-	creation, err := t.recorded(name)
-	if err == nil {
+	// Without an entry, or with one of a later version, there is nothing to amend.
+	if creation, err := t.recorded(name); err == nil {
 		creation.Response = nil
 		// Again after a failure: the entry in the ConfigMap may still have the response.
 		if err := t.amend(ctx, creation); err != nil {
@@ -146,7 +146,7 @@ func (t *tracker) forgetCreated(ctx context.Context, name string) error {
 		}
 	}
 	t.unsaved.forget(name)
-	return nil //nolint:nilerr // there is no entry, or a later version has written it
+	return nil
 }
 
 // beforeDeletion removes the entry of a volume that is about to be deleted. The
