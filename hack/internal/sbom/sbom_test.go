@@ -23,20 +23,25 @@ import (
 
 const digest = "1111111111111111111111111111111111111111111111111111111111111111"
 
-// testProgram builds a program that has modules, which a test binary does not record.
-func testProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "app")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../images")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+// program is one that has modules, which a test binary does not record.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "sbom-")
+	if err != nil {
+		panic(err)
 	}
-	return program
+	program = filepath.Join(dir, "app")
+	if out, err := exec.Command("go", "build", "-o", program, "../../images").CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 func image(t *testing.T) sbom.Image {
 	t.Helper()
-	program := testProgram(t)
 	return sbom.Image{
 		Name: "app", Version: "v1.2.3", License: "Apache-2.0", Source: "https://example.com/app",
 		Digest:  "sha256:" + digest,
