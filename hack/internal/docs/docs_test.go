@@ -28,7 +28,7 @@ func read(t *testing.T, path string) string {
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", ".github/*.md", "docs/*.md", "proto/*.md", "hack/*.md", "test/*.md", "test/*/*.md", "deploy/helm/*/*.md"} {
+	for _, pattern := range []string{"*.md", ".github/*.md", "docs/*.md", "proto/*.md", "hack/*.md", "test/*.md", "test/*/*.md", "deploy/examples/*.md", "deploy/helm/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
