@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestSidecars has external-resizer and external-snapshotter call the driver.
@@ -19,6 +22,7 @@ func TestSidecars(t *testing.T) {
 	e.write(source.Name, "greeting", "hello\n")
 
 	t.Run("snapshot", func(t *testing.T) { e.in(t).snapshotAndRestore(class, claim) })
+	t.Run("group snapshot", func(t *testing.T) { e.in(t).groupSnapshot(class, claim) })
 	t.Run("clone", func(t *testing.T) { e.in(t).clone(class, claim) })
 	t.Run("expand", func(t *testing.T) { e.in(t).expand(claim, "128Mi") })
 	e.deleteClaim(claim)
@@ -47,13 +51,71 @@ func (e *env) snapshotAndRestore(class string, claim *corev1.PersistentVolumeCla
 	e.deleteClaim(restored)
 	e.deleteSnapshot(snapshot)
 	e.expectOnExport(source)
-	e.eventually("no snapshot is left on the export", func(context.Context) error {
-		left, err := filepath.Glob(filepath.Join(e.export, ".nfs-csi/snapshots/*"))
+	e.expectNone(".nfs-csi/snapshots/*")
+}
+
+// groupSnapshot has a group of the claim and of one more, and restores a member.
+func (e *env) groupSnapshot(class string, claim *corev1.PersistentVolumeClaim) {
+	e.t.Helper()
+	const label = "test-group"
+	second := e.createClaim(class)
+	e.waitBound(second)
+	for _, member := range []*corev1.PersistentVolumeClaim{claim, second} {
+		e.write(volumeName(member), "greeting", "from "+member.Name)
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, label, e.namespace)
+		_, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Patch(e.t.Context(), member.Name,
+			types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	group := e.createGroupSnapshot(label, e.namespace)
+	e.waitTaken("volumegroupsnapshots", group)
+	restored := e.createClaimFrom(class, fromSnapshot(e.memberOf(second)))
+	volume := e.waitBound(restored)
+	if got := e.read(volume.Name, "greeting"); got != "from "+second.Name {
+		e.t.Errorf("the restored member holds %q", got)
+	}
+	e.deleteClaim(restored)
+	e.deleteGroupSnapshot(group)
+	e.expectNone(".nfs-csi/groups/*")
+	e.deleteClaim(second)
+	e.expectOnExport(volumeName(claim))
+}
+
+// expectNone waits until nothing on the export matches.
+func (e *env) expectNone(pattern string) {
+	e.t.Helper()
+	e.eventually("the export has no "+pattern, func(context.Context) error {
+		left, err := filepath.Glob(filepath.Join(e.export, pattern))
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("there are %q", left)
 		}
 		return err
 	})
+}
+
+// memberOf is the snapshot of the claim, of which there is one.
+func (e *env) memberOf(claim *corev1.PersistentVolumeClaim) (name string) {
+	e.t.Helper()
+	snapshots, err := e.snapshotAPI("volumesnapshots").Namespace(e.namespace).List(e.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var names []string
+	for _, snapshot := range snapshots.Items {
+		source, _, err := unstructured.NestedString(snapshot.Object, "spec", "source", "persistentVolumeClaimName")
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if source == claim.Name {
+			names = append(names, snapshot.GetName())
+		}
+	}
+	if len(names) != 1 {
+		e.t.Fatalf("the snapshots of the claim are %q, of %d", names, len(snapshots.Items))
+	}
+	return names[0]
 }
 
 func (e *env) clone(class string, claim *corev1.PersistentVolumeClaim) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,10 +15,12 @@ import (
 )
 
 const (
-	snapshotGroup   = "snapshot.storage.k8s.io"
-	snapshotVersion = "v1"
+	snapshotGroup      = "snapshot.storage.k8s.io"
+	groupSnapshotGroup = "groupsnapshot.storage.k8s.io"
+	snapshotVersion    = "v1"
 )
 
+// snapshotAPI is that of snapshots or of group snapshots.
 func (e *env) snapshotAPI(resource string) dynamic.NamespaceableResourceInterface {
 	e.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -28,22 +31,30 @@ func (e *env) snapshotAPI(resource string) dynamic.NamespaceableResourceInterfac
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	return client.Resource(schema.GroupVersionResource{Group: snapshotGroup, Version: snapshotVersion, Resource: resource})
+	group := snapshotGroup
+	if strings.HasPrefix(resource, "volumegroup") {
+		group = groupSnapshotGroup
+	}
+	return client.Resource(schema.GroupVersionResource{Group: group, Version: snapshotVersion, Resource: resource})
 }
 
 func snapshotObject(kind, generateName string, fields map[string]any) *unstructured.Unstructured {
+	group := snapshotGroup
+	if strings.HasPrefix(kind, "VolumeGroup") {
+		group = groupSnapshotGroup
+	}
 	object := &unstructured.Unstructured{Object: fields}
-	object.SetAPIVersion(snapshotGroup + "/" + snapshotVersion)
+	object.SetAPIVersion(group + "/" + snapshotVersion)
 	object.SetKind(kind)
 	object.SetGenerateName(generateName)
 	return object
 }
 
-// createSnapshot makes a class, which goes with the test, and a snapshot of it.
-func (e *env) createSnapshot(claim *corev1.PersistentVolumeClaim) string {
+// createSnapshotClass makes a class, which goes with the test.
+func (e *env) createSnapshotClass(kind, resource string) (name string) {
 	e.t.Helper()
-	classes := e.snapshotAPI("volumesnapshotclasses")
-	class, err := classes.Create(e.t.Context(), snapshotObject("VolumeSnapshotClass", e.namespace+"-", map[string]any{
+	classes := e.snapshotAPI(resource)
+	class, err := classes.Create(e.t.Context(), snapshotObject(kind, e.namespace+"-", map[string]any{
 		"driver":         driverName,
 		"deletionPolicy": "Delete",
 	}), metav1.CreateOptions{})
@@ -57,10 +68,15 @@ func (e *env) createSnapshot(claim *corev1.PersistentVolumeClaim) string {
 			e.t.Error(err)
 		}
 	})
+	return class.GetName()
+}
+
+func (e *env) createSnapshot(claim *corev1.PersistentVolumeClaim) (name string) {
+	e.t.Helper()
 	snapshot, err := e.snapshotAPI("volumesnapshots").Namespace(e.namespace).Create(e.t.Context(),
 		snapshotObject("VolumeSnapshot", "snapshot-", map[string]any{
 			"spec": map[string]any{
-				"volumeSnapshotClassName": class.GetName(),
+				"volumeSnapshotClassName": e.createSnapshotClass("VolumeSnapshotClass", "volumesnapshotclasses"),
 				"source":                  map[string]any{"persistentVolumeClaimName": claim.Name},
 			},
 		}), metav1.CreateOptions{})
@@ -70,10 +86,32 @@ func (e *env) createSnapshot(claim *corev1.PersistentVolumeClaim) string {
 	return snapshot.GetName()
 }
 
+// createGroupSnapshot makes one of all claims with the label.
+func (e *env) createGroupSnapshot(label, value string) (name string) {
+	e.t.Helper()
+	group, err := e.snapshotAPI("volumegroupsnapshots").Namespace(e.namespace).Create(e.t.Context(),
+		snapshotObject("VolumeGroupSnapshot", "group-", map[string]any{
+			"spec": map[string]any{
+				"volumeGroupSnapshotClassName": e.createSnapshotClass("VolumeGroupSnapshotClass", "volumegroupsnapshotclasses"),
+				"source":                       map[string]any{"selector": map[string]any{"matchLabels": map[string]any{label: value}}},
+			},
+		}), metav1.CreateOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return group.GetName()
+}
+
 func (e *env) waitSnapshotReady(name string) {
 	e.t.Helper()
-	snapshots := e.snapshotAPI("volumesnapshots").Namespace(e.namespace)
-	e.eventually("snapshot "+name+" is ready", func(ctx context.Context) error {
+	e.waitTaken("volumesnapshots", name)
+}
+
+// waitTaken waits for a snapshot or a group snapshot.
+func (e *env) waitTaken(resource, name string) {
+	e.t.Helper()
+	snapshots := e.snapshotAPI(resource).Namespace(e.namespace)
+	e.eventually(name+" is ready", func(ctx context.Context) error {
 		snapshot, err := snapshots.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -88,20 +126,35 @@ func (e *env) waitSnapshotReady(name string) {
 
 func (e *env) deleteSnapshot(name string) {
 	e.t.Helper()
-	snapshots := e.snapshotAPI("volumesnapshots").Namespace(e.namespace)
+	e.deleteWithContents("volumesnapshots", name, "volumesnapshotcontents")
+}
+
+// deleteGroupSnapshot also waits for its members to go.
+func (e *env) deleteGroupSnapshot(name string) {
+	e.t.Helper()
+	e.deleteWithContents("volumegroupsnapshots", name, "volumegroupsnapshotcontents", "volumesnapshotcontents")
+}
+
+func (e *env) deleteWithContents(resource, name string, contents ...string) {
+	e.t.Helper()
+	snapshots := e.snapshotAPI(resource).Namespace(e.namespace)
 	if err := snapshots.Delete(e.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		e.t.Fatal(err)
 	}
-	contents := e.snapshotAPI("volumesnapshotcontents")
-	e.eventually("snapshot "+name+" and its content are gone", func(ctx context.Context) error {
+	e.eventually(name+" and its contents are gone", func(ctx context.Context) error {
 		_, err := snapshots.Get(ctx, name, metav1.GetOptions{})
-		if err := isGone("snapshot", err); err != nil {
+		if err := isGone(name, err); err != nil {
 			return err
 		}
-		left, err := contents.List(ctx, metav1.ListOptions{})
-		if err == nil && len(left.Items) > 0 {
-			err = fmt.Errorf("%d contents are left", len(left.Items))
+		for _, content := range contents {
+			left, err := e.snapshotAPI(content).List(ctx, metav1.ListOptions{})
+			if err == nil && len(left.Items) > 0 {
+				err = fmt.Errorf("%d %s are left", len(left.Items), content)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 }
