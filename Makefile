@@ -200,7 +200,7 @@ FOCUS ?=
 export FOCUS
 
 .PHONY: test-conformance
-test-conformance: $(if $(BUILT),$(E2E_NEEDS)) ## Run Kubernetes' tests of storage drivers in the lab: FOCUS=REGEXP, or all in hours
+test-conformance: $(if $(BUILT),$(E2E_NEEDS)) ## Run Kubernetes' tests of storage drivers in the lab: FOCUS=REGEXP, or all in an hour
 	$(if $(BUILT),$(call in_guest,cluster,e2e,$(E2E_FLAGS) --timeout 12h --env TEST_TIMEOUT=12h --env CONFORMANCE_FOCUS='$(FOCUS)',-test.run='^TestConformance$$'),TEST_LOGS=_output/conformance hack/test-all conformance)
 
 .PHONY: demo
