@@ -27,7 +27,7 @@ type specRun struct {
 	driverFile     string
 	focus, skip    string // regular expressions
 	labels         string // an expression of Ginkgo's
-	skips          *skipReasons
+	skips          *regexp.Regexp
 	preprovisioned bool
 	parallel       bool
 }
@@ -84,20 +84,9 @@ func (r specRun) args(driverFile, results string) []string {
 	return args
 }
 
-// skipReasons are those that docs/conformance.md gives, and whether a spec had them. Any
-// other skip is a failure: the setup lacks what a spec needs.
-type skipReasons struct {
-	mu     sync.Mutex
-	seen   map[string]bool
-	values []skipReason
-}
-
-type skipReason struct {
-	text    string // where "..." is any text
-	matches *regexp.Regexp
-}
-
-func documentedSkips(t *testing.T) *skipReasons {
+// documentedSkips are the reasons for skips that docs/conformance.md gives, where "..." is
+// any text. Any other skip is a failure: the setup lacks what a spec needs.
+func documentedSkips(t *testing.T) *regexp.Regexp {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/conformance.md")
 	if err != nil {
@@ -105,38 +94,14 @@ func documentedSkips(t *testing.T) *skipReasons {
 	}
 	_, table, _ := strings.Cut(string(doc), "\n| Message | ")
 	table, _, _ = strings.Cut(table, "\n\n")
-	reasons := &skipReasons{seen: map[string]bool{}}
+	var reasons []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `(.+?)` \\|.*\\|$").FindAllStringSubmatch(table, -1) {
-		matches := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(row[1]), `\.\.\.`, ".*"))
-		reasons.values = append(reasons.values, skipReason{text: row[1], matches: matches})
+		reasons = append(reasons, strings.ReplaceAll(regexp.QuoteMeta(row[1]), `\.\.\.`, ".*"))
 	}
-	if len(reasons.values) == 0 {
+	if len(reasons) == 0 {
 		t.Fatal("docs/conformance.md has no reasons for skips")
 	}
-	return reasons
-}
-
-// explain says whether the message has a documented reason.
-func (r *skipReasons) explain(message string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	explained := false
-	for _, reason := range r.values {
-		if reason.matches.MatchString(message) {
-			r.seen[reason.text], explained = true, true
-		}
-	}
-	return explained
-}
-
-// unseen are the reasons that no spec had.
-func (r *skipReasons) unseen() (texts []string) {
-	for _, reason := range r.values {
-		if !r.seen[reason.text] {
-			texts = append(texts, reason.text)
-		}
-	}
-	return texts
+	return regexp.MustCompile(strings.Join(reasons, "|"))
 }
 
 // specReport is what a process of the suite writes at the start and at the end of a spec.
@@ -148,7 +113,7 @@ type specReport struct {
 }
 
 // reportSpecs returns when the listener is closed and all of its connections have ended.
-func reportSpecs(t *testing.T, listener net.Listener, skips *skipReasons) (specs int, err error) {
+func reportSpecs(t *testing.T, listener net.Listener, skips *regexp.Regexp) (specs int, err error) {
 	var processes sync.WaitGroup
 	var mu sync.Mutex
 	for {
@@ -170,7 +135,7 @@ func reportSpecs(t *testing.T, listener net.Listener, skips *skipReasons) (specs
 }
 
 // reportProcess runs a subtest from each spec's start to its end.
-func reportProcess(t *testing.T, reports io.Reader, skips *skipReasons) (specs int, err error) {
+func reportProcess(t *testing.T, reports io.Reader, skips *regexp.Regexp) (specs int, err error) {
 	next := json.NewDecoder(reports)
 	for {
 		var start specReport
@@ -185,7 +150,7 @@ func reportProcess(t *testing.T, reports io.Reader, skips *skipReasons) (specs i
 	}
 }
 
-func reportSpec(t *testing.T, name string, next *json.Decoder, skips *skipReasons) {
+func reportSpec(t *testing.T, name string, next *json.Decoder, skips *regexp.Regexp) {
 	var end specReport
 	started := time.Now()
 	if err := next.Decode(&end); err != nil {
@@ -198,7 +163,7 @@ func reportSpec(t *testing.T, name string, next *json.Decoder, skips *skipReason
 		t.Fatalf("during the spec %s, the suite continued with %s", name, end.Name)
 	case end.State == "passed":
 		t.Logf("passed after %s: %s", took, name)
-	case end.State == "skipped" && skips.explain(end.Message):
+	case end.State == "skipped" && skips.MatchString(end.Message):
 		t.Skipf("skipped: %s: %s", name, strings.TrimSpace(end.Message))
 	default:
 		t.Errorf("%s after %s: %s: %s\n%s", end.State, took, name, end.Message, end.Output)
