@@ -2,9 +2,12 @@ package nfs
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,26 +63,86 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A lock taken through a version 3 mount must be granted, and by lockd: the lab runs a
-// statd.
+// Locks through a version 3 mount need a statd on the client, and exclude other clients
+// of the server unless nolock is asked for. The mounts of these tests share nothing, so to
+// the server they are two clients.
 func TestVersion3Locks(t *testing.T) {
 	export := exports(t)["ext4"]
 	k, sub := kernel(t), serverDir(t, export)
-	at := target(t, k)
-	if err := k.Mount(t.Context(), nfsmount.Mount{Export: export, SubDir: sub, Target: at, Options: options(t, "vers=3")}); err != nil {
-		t.Fatal(err)
+	lock := func(option string) (second error) {
+		t.Helper()
+		var files [2]*os.File
+		for i := range files {
+			at := target(t, k)
+			m := nfsmount.Mount{Export: export, SubDir: sub, Target: at, Options: options(t, "vers=3", "nosharecache", option)}
+			if err := k.Mount(t.Context(), m); err != nil {
+				return err
+			}
+			f, err := os.OpenFile(filepath.Join(at, "locked"), os.O_CREATE|os.O_RDWR, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = f.Close() })
+			files[i] = f
+		}
+		if err := syscall.Flock(int(files[0].Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			t.Errorf("the first lock, %s: %v", option, err)
+		}
+		second = syscall.Flock(int(files[1].Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err := syscall.Flock(int(files[0].Fd()), syscall.LOCK_UN); err != nil {
+			t.Error(err)
+		}
+		if err := syscall.Flock(int(files[1].Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			t.Errorf("the second lock after the first is released, %s: %v", option, err)
+		}
+		if err := syscall.Flock(int(files[1].Fd()), syscall.LOCK_UN); err != nil {
+			t.Error(err)
+		}
+		return second
 	}
-	f, err := os.Create(filepath.Join(at, "locked"))
+	stopStatd(t)
+	if err := lock("lock"); !errors.Is(err, volume.ErrUnsupported) || !strings.Contains(err.Error(), "rpc.statd") {
+		t.Errorf("without a statd: %v, want ErrUnsupported", err)
+	}
+	if err := lock("nolock"); err != nil {
+		t.Errorf("with nolock and without a statd: %v, want locks of each client's own", err)
+	}
+	run(t, "rpc.statd") // as the unit rpc-statd does
+	if err := lock("lock"); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Errorf("two clients have one lock: %v", err)
+	}
+}
+
+// stopStatd stops the statd of the lab.
+func stopStatd(t *testing.T) {
+	t.Helper()
+	b, err := os.ReadFile("/run/rpc.statd.pid")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	lock := syscall.Flock_t{Type: syscall.F_WRLCK}
-	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &lock); err != nil {
-		t.Errorf("lock with %s: %v", mountAt(t, at).VFSOptions, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := mountAt(t, at).VFSOptions; !strings.Contains(got, "local_lock=none") {
-		t.Errorf("locks are local to this node: %s", got)
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "statd is gone", func() error {
+		if out, err := exec.Command("rpcinfo", "-p").Output(); err != nil || strings.Contains(string(out), "status") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// Of several flavors the last one counts.
+func TestLastSecurityFlavorWins(t *testing.T) {
+	e, _ := export(t, "LAB_EXPORT_XFS", "rw,no_root_squash,sec=sys", 0o777)
+	k := kernel(t)
+	for list, want := range map[string]error{"sec=krb5,sec=sys": nil, "sec=sys,sec=krb5": volume.ErrAccessDenied} {
+		if err := k.Mount(t.Context(), nfsmount.Mount{Export: e, Target: target(t, k), Options: options(t, list)}); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", list, err, want)
+		}
 	}
 }
 
