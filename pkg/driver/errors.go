@@ -69,7 +69,7 @@ func mapping() []struct {
 		{context.DeadlineExceeded, codes.DeadlineExceeded, ""},
 		{unix.ENOSPC, codes.ResourceExhausted, "free space on the export"},
 		{unix.EDQUOT, codes.ResourceExhausted, "raise the quota on the export"},
-		{unix.EROFS, codes.FailedPrecondition, "the server exports it read-only; export it with rw"},
+		{unix.EROFS, codes.FailedPrecondition, "the server exports it read-only; export it with rw or, if it is a pseudo-root of NFSv4, name an export below it as share"},
 		{fs.ErrPermission, codes.PermissionDenied, "the export's root_squash or the ownership of its directory keeps the driver out"},
 	}
 }

@@ -130,6 +130,10 @@ func Enter(parent *os.Root, name string) (*os.Root, error) {
 	}
 	after, err := dir.Stat(".")
 	if err == nil && !os.SameFile(before, after) {
+		// Opening it may have mounted another file system of the server there.
+		before, err = parent.Lstat(name)
+	}
+	if err == nil && !os.SameFile(before, after) {
 		err = fmt.Errorf("%w: it was replaced while it was opened", volume.ErrOwned)
 	}
 	if err != nil {

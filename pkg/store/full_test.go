@@ -106,3 +106,47 @@ func TestDeleteWithoutRoomSparesWhatHasNoRecord(t *testing.T) {
 	}
 	l.mustHave(t, "pvc-1", "pvc-1/precious")
 }
+
+// A volume whose record is on another file system than its directory.
+func TestDeleteWithTheTrashOnAnotherFileSystem(t *testing.T) {
+	l := newLab(t)
+	id := l.createAs(t, l.classed("pvc-1", "team/data", volume.OnDeleteDelete))
+	archived := l.createAs(t, l.classed("pvc-2", "team/kept", volume.OnDeleteArchive))
+	l.put(t, "team/data/a/b")
+	l.put(t, "team/kept/file")
+	l.failing("quarantine directory", unix.EXDEV, nothing)
+	l.delete(t, id)
+	l.failing("quarantine directory", unix.EXDEV, nothing)
+	if err := l.Delete(t.Context(), archived, nil); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("one to be archived: %v", err)
+	}
+	l.mustHave(t, append(live("team/kept"), "team", "team/kept/file", ".nfs-csi/volumes/team", ".nfs-csi/names/pvc-2")...)
+}
+
+func TestKilledDeleteOfAPredecessorsVolumeLeavesNoParents(t *testing.T) {
+	for n := 1; ; n++ {
+		l := newLab(t)
+		l.put(t, "team/old/a/b")
+		ctx, killed := l.killAt(t.Context(), l.Store, n)
+		err := l.Delete(ctx, l.id("team/old"), nil)
+		if !killed() {
+			if err != nil || n < 3 {
+				t.Fatalf("no step %d, and %v", n, err)
+			}
+			return
+		}
+		next := l.start(t)
+		if err := next.Delete(t.Context(), l.id("team/old"), nil); err != nil {
+			t.Errorf("killed at step %d: %v", n, err)
+		}
+		l.mustHave(t)
+	}
+}
+
+// The directory above a volume that is gone may be that of a live volume.
+func TestDeleteOfWhatIsGoneSparesTheVolumeAbove(t *testing.T) {
+	l := newLab(t)
+	l.create(t, "team")
+	l.delete(t, l.id("team/old"))
+	l.mustHave(t, live("team")...)
+}

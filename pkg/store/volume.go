@@ -73,7 +73,10 @@ func (s *Store) Delete(ctx context.Context, id volume.ID, mountOptions []string)
 	t := s.inventory.Target(session.Key{Export: id.Export, SubDir: id.SubDir}, mountOptions)
 	err := s.copies.Volumes.End(ctx, t.Key, id.Name)
 	if err == nil {
-		d := deletion.Deletion{ID: id, Volumes: s.cfg.volumes(), Workers: s.cfg.ReclaimWorkers, Free: s.copies.Free}
+		d := deletion.Deletion{
+			ID: id, Volumes: s.cfg.volumes(), Workers: s.cfg.ReclaimWorkers, Free: s.copies.Free,
+			MountOptions: t.MountOptions, Kick: s.reclaim.Kick,
+		}
 		err = s.exports.On(ctx, t, d.Run)
 	}
 	if id.OnDelete == volume.OnDeleteRetain && isAway(err) {

@@ -43,7 +43,12 @@ func (c call) snapshotID() volume.SnapshotID {
 
 // prepare makes what the call needs.
 func (c call) prepare(ctx context.Context, s *store.Store) error {
-	err := c.create(ctx, s, "source", nil)
+	var err error
+	if c.What == "delete below" { // of a predecessor
+		err = os.MkdirAll(filepath.Join(c.Export.Share, "team/source"), 0o755)
+	} else {
+		err = c.create(ctx, s, "source", nil)
+	}
 	for i := range 5 {
 		err = errors.Join(err, os.WriteFile(filepath.Join(c.Export.Share, "team/source", fmt.Sprint("f", i)), []byte("data"), 0o644))
 	}
@@ -70,6 +75,8 @@ func (c call) do(ctx context.Context, s *store.Store) error {
 		return c.create(ctx, s, "new", nil)
 	case "delete", "archive":
 		return s.Delete(ctx, source, nil)
+	case "delete below":
+		return s.Delete(ctx, above(source), nil)
 	case "snapshot":
 		_, err := s.CreateSnapshot(ctx, store.SnapshotRequest{Name: "snap", Source: source})
 		return err
@@ -104,7 +111,7 @@ func (c call) after() []string {
 	case "reuse":
 		list := append(live("team/source"), inside("team/source")...)
 		return append(list, "team", ".nfs-csi/volumes/team", ".nfs-csi/names/new", ".nfs-csi/"+catalog.ReusePath("team/source"))
-	case "delete":
+	case "delete", "delete below":
 		return nil
 	case "archive":
 		return append([]string{"team", "team/archived-source"}, inside("team/archived-source")...)

@@ -31,6 +31,12 @@ func export(t *testing.T, disk, options string, mode os.FileMode) (volume.Export
 	if err := os.Chmod(dir, mode); err != nil {
 		t.Fatal(err)
 	}
+	return exportDir(t, dir, options), dir
+}
+
+// exportDir exports a directory.
+func exportDir(t *testing.T, dir, options string) volume.Export {
+	t.Helper()
 	// An export within another is one of its own to NFS 4 only at a mount.
 	run(t, "mount", "--bind", dir, dir)
 	t.Cleanup(func() { run(t, "umount", "--lazy", dir) })
@@ -41,7 +47,7 @@ func export(t *testing.T, disk, options string, mode os.FileMode) (volume.Export
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, dir
+	return e
 }
 
 func run(t *testing.T, name string, args ...string) {

@@ -84,10 +84,13 @@ func dying() {
 func TestKilledAtEveryStep(t *testing.T) {
 	for what, version := range map[string]string{
 		"create": "vers=3", "delete": "vers=4.2", "archive": "vers=3", "snapshot": "vers=4.2", "delete snapshot": "vers=3", "clone": "vers=3", "restore": "vers=3",
-		"group": "vers=4.2", "delete group": "vers=3", "reuse": "vers=3",
+		"group": "vers=4.2", "delete group": "vers=3", "reuse": "vers=3", "delete below": "vers=4.2",
 	} {
 		t.Run(what+" "+version, func(t *testing.T) {
 			e, dir := export(t, clientVersions()[version], "rw,no_root_squash", 0o777)
+			if what == "delete below" {
+				e, dir = exportBelow(t, clientVersions()[version], "ro,no_root_squash")
+			}
 			c := call{Export: e, Version: version, What: what, Mounts: filepath.Join(t.TempDir(), "mounts")}
 			var steps []string
 			for c.Step = 1; ; c.Step++ {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/catalog"
@@ -27,6 +28,9 @@ type Deletion struct {
 	Workers int
 	// Free returns volume.ErrInUse while the volume is the source of a copy.
 	Free func(session.Key) error
+	// MountOptions for a file system below the share, and Kick, which has its trash emptied.
+	MountOptions []string
+	Kick         func(session.Target)
 
 	*session.Session
 	held *catalog.Held // nil for a volume without a record
@@ -45,8 +49,11 @@ func (d *Deletion) Run(ctx context.Context, x *session.Session) error {
 	err := x.Open()
 	if err == nil {
 		err = d.delete(ctx)
+	} else if at, boundaryErr := d.belowPseudoRoot(); boundaryErr == nil && at != "" {
+		err = d.deleteBelow(ctx, at)
 	}
-	if fsat.IsFull(err) {
+	// EXDEV: another file system was mounted above the volume after it was created.
+	if fsat.IsFull(err) || errors.Is(err, unix.EXDEV) {
 		err = d.InPlace(ctx, x, err)
 	}
 	return err

@@ -15,8 +15,9 @@ import (
 	"github.com/nfs-csi/nfs-csi/pkg/volume"
 )
 
-// InPlace deletes the directory without quarantine, for a disk too full to rename it into
-// the trash. It returns why if it cannot.
+// InPlace deletes the directory without quarantine, where it cannot be renamed into the
+// trash: the disk is too full, or the trash is in another file system. It returns why if it
+// cannot.
 func (d *Deletion) InPlace(ctx context.Context, x *session.Session, why error) error {
 	d.Session = x
 	if err := d.Look(); err != nil {
@@ -91,6 +92,9 @@ func (d *Deletion) ownsUnrecorded(ctx context.Context) (owned bool, err error) {
 	policy, err := d.lastPolicy(ctx)
 	if err != nil || policy != volume.OnDeleteDelete {
 		return false, err
+	}
+	if at, err := fsat.Boundary(d.Root, d.ID.SubDir); err != nil || at != "" {
+		return false, err // another catalog says whose it is
 	}
 	if err := d.checkNotNested(policy); err != nil || d.Cat == nil {
 		return err == nil, err

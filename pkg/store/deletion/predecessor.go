@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path"
 
 	"k8s.io/klog/v2"
 
@@ -22,6 +23,13 @@ func (d *Deletion) deleteUnrecorded(ctx context.Context) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	at, err := fsat.Boundary(d.Root, d.ID.SubDir)
+	if err != nil {
+		return err
+	}
+	if at != "" {
+		return d.deleteBelow(ctx, at)
+	}
 	exists, _, err := fsat.Directory(d.Root, d.ID.SubDir) // a file or a symlink is no volume
 	if err != nil {
 		return err
@@ -38,13 +46,31 @@ func (d *Deletion) deleteUnrecorded(ctx context.Context) error {
 	case policy == volume.OnDeleteArchive: // of a delete that was killed, if there was one
 		err = d.finishArchive(ctx)
 	default:
-		err = d.finishDiscard()
+		if err = d.finishDiscard(); err == nil {
+			err = d.finishPrune()
+		}
 	}
 	if err != nil {
 		return err
 	}
 	// A killed process may have left the record's directory.
 	return d.Cat.Prune(d.ID.SubDir)
+}
+
+// finishPrune removes the empty parents that a killed call has left, unless they are, or
+// lead to, a live volume.
+func (d *Deletion) finishPrune() error {
+	if path.Dir(d.ID.SubDir) == "." {
+		return nil
+	}
+	err := d.Cat.CheckNotNested(d.ID.SubDir)
+	if errors.Is(err, volume.ErrOwned) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fsat.Prune(d.Root, d.ID.SubDir)
 }
 
 // checkNotNested returns volume.ErrOwned for a directory without a record that contains,

@@ -29,7 +29,7 @@ func (s *Session) remountStale(err error) error {
 
 // explain adds the export's owner and mode, and the remedy, to a permission error.
 func explain(root *os.Root, err error) error {
-	if !errors.Is(err, fs.ErrPermission) || errors.Is(err, volume.ErrRefused) {
+	if !errors.Is(err, fs.ErrPermission) || errors.Is(err, volume.ErrRefused) || errors.Is(err, volume.ErrInvalid) {
 		return err
 	}
 	info, statErr := root.Stat(".")

@@ -162,12 +162,16 @@ func (e *Exports) On(ctx context.Context, t Target, job func(context.Context, *S
 // DoInJob is Do for a caller in a goroutine of its own: it blocks until the server answers
 // again.
 func (e *Exports) DoInJob(ctx context.Context, t Target, job func(context.Context, *Session) error) error {
+	return e.inJob(ctx, t, openedBy((*Session).Open, job))
+}
+
+func (e *Exports) inJob(ctx context.Context, t Target, job func(context.Context, *Session) error) error {
 	unlock, err := e.locks.Acquire(ctx, t.Key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return e.retryStale(ctx, t, openedBy((*Session).Open, job))
+	return e.retryStale(ctx, t, job)
 }
 
 // Visit is View for background work: without a lock and without a retry.

@@ -54,7 +54,7 @@ func (s *Session) Step(ctx context.Context, name string) error { return s.export
 func (s *Session) Open() error {
 	kept, err := s.handle.Keep(func(root *os.Root) (io.Closer, error) { return catalog.Open(root) })
 	if err != nil {
-		return err
+		return s.explainRefused(err)
 	}
 	cat, ok := kept.(*catalog.Catalog)
 	if !ok {

@@ -111,10 +111,15 @@ func (c *Claim) checkFree(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.want.Adopted || path.Dir(c.want.SubDir) != "." {
-		return c.Cat.CheckNotNestedExport(c.want.SubDir)
+	if !c.want.Adopted && path.Dir(c.want.SubDir) == "." {
+		return nil
 	}
-	return nil
+	if c.want.Shared == "" { // a shared directory stays where it is
+		if err := c.CheckFileSystem(c.want.SubDir); err != nil {
+			return err
+		}
+	}
+	return c.Cat.CheckNotNestedExport(c.want.SubDir)
 }
 
 // revalidate rolls back a record created for a directory that another controller was

@@ -68,6 +68,9 @@ func updateRecord(ctx context.Context, x *session.Session, id volume.ID, rec cat
 		if err := x.Records().CheckNotNested(id.SubDir); err != nil {
 			return err
 		}
+		if err := x.CheckFileSystem(id.SubDir); err != nil {
+			return err
+		}
 		rec = catalog.Record{
 			Name: id.Name, ID: id.String(), SubDir: id.SubDir, Adopted: true, OnDelete: id.OnDelete,
 			Parameters: volume.Params{Export: id.Export}.Shape(), Created: time.Now().UTC(),
