@@ -48,7 +48,7 @@ func (p *Publisher) measure(ctx context.Context, t target, class *storagev1.Stor
 	if err != nil {
 		return nil, fmt.Errorf("class %s: %w", class.Name, err)
 	}
-	request := &csi.GetCapacityRequest{Parameters: parsed.Parameters}
+	request := &csi.GetCapacityRequest{Parameters: parsed.Common()}
 	if len(t.segment) > 0 {
 		request.AccessibleTopology = &csi.Topology{Segments: t.segment}
 	}

@@ -40,6 +40,23 @@ func TestPublishedForTheWholeCluster(t *testing.T) {
 	w.await()
 }
 
+// TestPublishedWithoutTheClaimsTokens: what a claim decides is not a place to measure, and
+// drivers refuse tokens that they do not know.
+func TestPublishedWithoutTheClaimsTokens(t *testing.T) {
+	w := newWorld(t, false, late(func(c *storagev1.StorageClass) {
+		c.Parameters = map[string]string{
+			"server": "a", "subDir": "${pvc.labels['app']}", "csi.storage.k8s.io/expand-parameters": "true",
+		}
+	}))
+	w.await("late/=100")
+	w.driver.mu.Lock()
+	parameters := w.driver.requests[0].GetParameters()
+	w.driver.mu.Unlock()
+	if len(parameters) != 1 || parameters["server"] != "a" {
+		t.Errorf("the driver is asked with %v", parameters)
+	}
+}
+
 func TestPublishedForEachSegment(t *testing.T) {
 	// One object is of an earlier run, one of a segment that no longer exists, and one
 	// is another driver's.
