@@ -16,6 +16,7 @@ type flags struct {
 	config  Config
 	logging *logsapi.LoggingConfiguration
 	version bool
+	probe   bool
 	// ignored are the flags of csi-driver-nfs without effect that were set.
 	ignored []string
 }
@@ -76,6 +77,8 @@ func (parsed *flags) set() (set, ignored *pflag.FlagSet) {
 	c := &parsed.config
 	set = pflag.NewFlagSet("nfsplugin", pflag.ContinueOnError)
 	set.BoolVar(&parsed.version, "version", false, "Print the version and exit.")
+	set.BoolVar(&parsed.probe, "probe", false,
+		"Call Probe of the nfsplugin that serves --endpoint, and exit: with status 0 if it is ready. For kubelet's probes.")
 	set.StringVar(&c.Endpoint, "endpoint", "unix:///run/csi/socket",
 		"Unix socket on which to serve the CSI.")
 	set.StringVar(&c.DriverName, "driver-name", "nfs.csi.internal",

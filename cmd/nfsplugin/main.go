@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nfs-csi/nfs-csi/pkg/logkeys"
+	"github.com/nfs-csi/nfs-csi/pkg/rpc"
 )
 
 // Set by the linker.
@@ -53,6 +55,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "nfsplugin %s, commit %s of %s\n", version, commit, date)
 		return err
 	}
+	if flags.probe {
+		return probe(ctx, flags.config.Endpoint)
+	}
 	if err := logsapi.ValidateAndApply(flags.logging, nil); err != nil {
 		return err
 	}
@@ -65,4 +70,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	klog.FromContext(ctx).Info("Starting nfsplugin", logkeys.Version, version, logkeys.Commit, commit, logkeys.Date, date, logkeys.Mode, flags.config.Mode)
 	return app.Run(ctx)
+}
+
+// probeTimeout ends before kubelet's own, so that the event has the reason.
+const probeTimeout = 4 * time.Second
+
+// probe asks the process that serves endpoint.
+func probe(ctx context.Context, endpoint string) error {
+	prober, err := rpc.NewProber(endpoint)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return errors.Join(prober.Check(ctx), prober.Close())
 }

@@ -153,8 +153,12 @@ func TestAppWhosePortIsInUse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		probe := func() error { return run(t.Context(), []string{"--probe", "--endpoint=" + cfg.Endpoint}, io.Discard) }
 		if _, err := csi.NewIdentityClient(conn).Probe(t.Context(), &csi.ProbeRequest{}); err != nil {
 			t.Error(err)
+		}
+		if err := probe(); err != nil {
+			t.Errorf("--probe: %v", err)
 		}
 		if freed {
 			if err := other.Close(); err != nil {
@@ -165,6 +169,9 @@ func TestAppWhosePortIsInUse(t *testing.T) {
 		stop()
 		if err := errors.Join(<-ended, conn.Close()); err != nil {
 			t.Error(err)
+		}
+		if probe() == nil {
+			t.Error("--probe succeeds without a process that serves")
 		}
 	}
 }

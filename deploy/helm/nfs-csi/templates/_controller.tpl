@@ -38,7 +38,7 @@
   ports:
     - name: plugin-http
       containerPort: {{ $plugin.port }}
-  {{- include "nfs-csi.probes" (list "plugin-http" "/healthz" .Values.controller.bindAddress) | nindent 2 }}
+  {{- include "nfs-csi.pluginProbes" "unix:///run/csi/socket" | nindent 2 }}
   resources:
     {{- toYaml $plugin.resources | nindent 4 }}
   {{- include "nfs-csi.pluginSecurityContext" $plugin | nindent 2 }}
@@ -97,7 +97,7 @@
     - name: prov-http
       containerPort: {{ $provisioner.port }}
   # The liveness probe fails if the leader has not renewed its lease in time.
-  {{- include "nfs-csi.probes" (list "prov-http" "/healthz/leader-election" .Values.controller.bindAddress) | nindent 2 }}
+  {{- include "nfs-csi.provisionerProbes" . | nindent 2 }}
   resources:
     {{- toYaml $provisioner.resources | nindent 4 }}
   {{- include "nfs-csi.sidecar" . | nindent 2 }}

@@ -65,13 +65,13 @@ securityContext:
   {{- end }}
 {{- end -}}
 
-{{- /* Probes of a port: (list port pathOfTheLivenessProbe host). */ -}}
-{{- define "nfs-csi.probes" -}}
-{{- $host := index . 2 -}}
+{{- /* Probes of csi-provisioner, which ends if it does not get its port. */ -}}
+{{- define "nfs-csi.provisionerProbes" -}}
+{{- $host := .Values.controller.bindAddress -}}
 startupProbe:
   httpGet:
     path: /healthz
-    port: {{ index . 0 }}
+    port: prov-http
     {{- with $host }}
     host: {{ . | trimPrefix "[" | trimSuffix "]" | quote }}
     {{- end }}
@@ -80,11 +80,29 @@ startupProbe:
   failureThreshold: 60
 livenessProbe:
   httpGet:
-    path: {{ index . 1 }}
-    port: {{ index . 0 }}
+    # Fails if the leader has not renewed its lease in time.
+    path: /healthz/leader-election
+    port: prov-http
     {{- with $host }}
     host: {{ . | trimPrefix "[" | trimSuffix "]" | quote }}
     {{- end }}
+  periodSeconds: 15
+  timeoutSeconds: 5
+  failureThreshold: 4
+{{- end -}}
+
+{{- /* Probes of nfsplugin, through its socket: another process may have its port, and would
+answer in its place. The endpoint is the argument. */ -}}
+{{- define "nfs-csi.pluginProbes" -}}
+startupProbe:
+  exec:
+    command: [/nfsplugin, --probe, --endpoint={{ . }}]
+  periodSeconds: 1
+  timeoutSeconds: 5
+  failureThreshold: 60
+livenessProbe:
+  exec:
+    command: [/nfsplugin, --probe, --endpoint={{ . }}]
   periodSeconds: 15
   timeoutSeconds: 5
   failureThreshold: 4
