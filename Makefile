@@ -73,7 +73,7 @@ lab-images: build images lab-deps ## Pack the images for this machine only, and 
 		--file /bin/busybox:/bin/busybox --cmd sh --env PATH=/bin --dir /tmp \
 		$$(/bin/busybox --list | sed -n '/^busybox$$/d; s|^\(.*\)$$|--link busybox:/bin/\1|p')
 	$(BIN)/pack-images pack --name localhost/lab/pause:1 --out $(IMAGES)/pause.tar \
-		--file /bin/busybox:/busybox --entrypoint /busybox --entrypoint sleep --entrypoint infinity --user 65535:65535
+		--file /bin/busybox:/busybox --entrypoint /busybox --entrypoint sh --entrypoint -c --entrypoint 'exec /busybox sleep infinity' --user 65535:65535
 
 .PHONY: sidecar-images
 sidecar-images: $(call needs,$(BIN)/pack-images) ## Pack external-resizer, external-snapshotter and its controller, for the lab

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -63,5 +64,41 @@ func (e *env) deleteObject(kind, name string) {
 	defer cancel()
 	if err := kubectl(ctx, "delete", "--wait=false", "--ignore-not-found", kind, name); err != nil {
 		e.t.Error(err)
+	}
+}
+
+// TestMoveFromExternalProvisioner replaces external-provisioner beside another CSI driver by
+// the commands of docs/migrate.md, with its permissions and flags, a claim in flight, and a
+// volume that it has created.
+func TestMoveFromExternalProvisioner(t *testing.T) {
+	needsCluster(t)
+	e := newEnvWithoutDriver(t, os.Getenv("LAB_EXPORT_XFS"), metav1.ObjectMeta{Name: "example"})
+	t.Cleanup(func() {
+		for kind, name := range map[string]string{
+			"storageclass": "example", "csidriver": "example.csi.example.com",
+			"clusterrole": "example-external-provisioner", "clusterrolebinding": "example-external-provisioner",
+		} {
+			e.deleteObject(kind, name)
+		}
+	})
+	e.apply("external-provisioner/driver.yaml", "external-provisioner/class.yaml", "external-provisioner/waiting.yaml")
+	before := e.legacyVolumes("external-provisioner/volumes.yaml")[0]
+	e.waitClaim(before.Claim, before.Name)
+
+	e.newWalk().do(t, "## Migrate from external-provisioner")
+	e.expectJournalIn("example", "csi-provisioner.example-csi-example-com.")
+	if left := e.directories(); len(left) != 2 {
+		t.Errorf("the export has %q, want the volumes of both claims", left)
+	}
+	e.mustRead(before.Dir, "file", before.Content())
+	if err := kubectl(t.Context(), "-n", e.namespace, "delete", "pvc", "--all"); err != nil {
+		t.Fatal(err)
+	}
+	if err := kubectl(t.Context(), "wait", "--for=delete", "--timeout=2m", "pv", before.Name); err != nil {
+		t.Fatal(err)
+	}
+	e.expectOnExport()
+	if _, err := os.Stat(filepath.Join(e.export, before.Dir)); !os.IsNotExist(err) {
+		t.Errorf("the directory of the deleted volume: %v", err)
 	}
 }

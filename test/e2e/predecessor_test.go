@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nfs-csi/nfs-csi/test/predecessor"
@@ -75,4 +77,34 @@ func (e *env) mustRead(dir, name, want string) {
 	if got := e.read(dir, name); got != want {
 		e.t.Errorf("%s of %s holds %q, want %q", name, dir, got, want)
 	}
+}
+
+// legacySnapshot makes a VolumeSnapshot of a volume ready, in the place of csi-driver-nfs and
+// external-snapshotter: with an archive on the export, and its ID in the content.
+func (e *env) legacySnapshot(name, source, ending, content string) {
+	e.t.Helper()
+	var bound, id string
+	e.eventually("snapshot "+name+" has a content", func(ctx context.Context) error {
+		snapshot, err := e.snapshotAPI("volumesnapshots").Namespace(e.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		id = "snapshot-" + string(snapshot.GetUID())
+		bound, _, err = unstructured.NestedString(snapshot.Object, "status", "boundVolumeSnapshotContentName")
+		if err == nil && bound == "" {
+			err = fmt.Errorf("its status is %v", snapshot.Object["status"])
+		}
+		return err
+	})
+	handle, err := e.place().Archive(id, source, ending, content)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	_, err = e.snapshotAPI("volumesnapshotcontents").Patch(e.t.Context(), bound, types.MergePatchType,
+		fmt.Appendf(nil, `{"status":{"snapshotHandle":%q,"readyToUse":true,"creationTime":%d,"restoreSize":184}}`, handle, time.Now().UnixNano()),
+		metav1.PatchOptions{}, "status")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.waitSnapshotReady(name)
 }
