@@ -102,7 +102,8 @@ func (p *Page) blocks(heading string) (blocks []block, err error) {
 			blocks = append(blocks, *open)
 			open = nil
 		case isFence && found:
-			open = &block{language: fence, from: i + 1, indent: line[:strings.Index(line, "`")]}
+			indent, _, _ := strings.Cut(line, "`")
+			open = &block{language: fence, from: i + 1, indent: indent}
 		case open == nil && strings.HasPrefix(line, "#"):
 			if found {
 				return blocks, nil
