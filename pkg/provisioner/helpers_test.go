@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,33 @@ func refusePatches(clients ...reactions) {
 	}
 }
 
+// versionClaims gives a claim another resource version with every update, as the API
+// server does.
+func versionClaims(client *fake.Clientset) {
+	prepend(client, "update", "persistentvolumeclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		claim := updatedClaim(action)
+		if claim == nil {
+			return false, nil, nil
+		}
+		return true, claim, writeClaim(client, claim)
+	})
+}
+
+func updatedClaim(action clienttesting.Action) *corev1.PersistentVolumeClaim {
+	update, ok := action.(clienttesting.UpdateAction)
+	if !ok {
+		return nil
+	}
+	claim, _ := update.GetObject().(*corev1.PersistentVolumeClaim)
+	return claim
+}
+
+func writeClaim(client *fake.Clientset, claim *corev1.PersistentVolumeClaim) error {
+	version, _ := strconv.Atoi(claim.ResourceVersion) // a created one has none
+	claim.ResourceVersion = strconv.Itoa(version + 1)
+	return client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), claim, claim.Namespace)
+}
+
 // newWorld has the objects in its API server; change may be nil.
 func newWorld(t *testing.T, change func(*Config), objects ...runtime.Object) *world {
 	t.Helper()
@@ -88,6 +116,7 @@ func newWorldOf(t *testing.T, driver *drivertest.Driver, change func(*Config), o
 	w := &world{T: t, driver: driver, client: fake.NewClientset(objects...), dynamic: newDynamic()}
 	w.client.PrependWatchReactor("*", copyEvents(w.client))
 	refusePatches(w.client, w.dynamic)
+	versionClaims(w.client)
 	w.configure(change)
 	w.run()
 	t.Cleanup(func() { w.kill() })

@@ -26,6 +26,7 @@ import (
 func newNodes(t *testing.T, objects ...runtime.Object) (a, b *world) {
 	t.Helper()
 	client, dynamic := fake.NewClientset(objects...), newDynamic()
+	versionClaims(client)
 	client.PrependReactor("update", "persistentvolumeclaims", refuseSecond(client))
 	refusePatches(client, dynamic)
 	client.PrependWatchReactor("*", copyEvents(client))
@@ -80,12 +81,8 @@ func copyEvents(client *fake.Clientset) clienttesting.WatchReactionFunc {
 // for an outdated update.
 func refuseSecond(client *fake.Clientset) clienttesting.ReactionFunc {
 	return func(action clienttesting.Action) (bool, runtime.Object, error) {
-		update, ok := action.(clienttesting.UpdateAction)
-		if !ok {
-			return false, nil, nil
-		}
-		updated, ok := update.GetObject().(*corev1.PersistentVolumeClaim)
-		if !ok {
+		updated := updatedClaim(action)
+		if updated == nil {
 			return false, nil, nil
 		}
 		object, err := client.Tracker().Get(action.GetResource(), updated.Namespace, updated.Name)

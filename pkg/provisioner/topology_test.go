@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/drivertest"
 	"github.com/nfs-csi/nfs-csi/pkg/provisioner/volumes"
@@ -130,9 +131,42 @@ func (w *world) schedule(name, node string) {
 		w.Fatal(err)
 	}
 	claim.Annotations[selectedNode] = node
-	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), claim, "team-a"); err != nil {
+	if err := writeClaim(w.client, claim); err != nil {
 		w.Fatal(err)
 	}
+}
+
+// The scheduler can be faster than the answer to the request that removes the node.
+func TestNextNodeIsSelectedAtOnce(t *testing.T) {
+	w := newZonedWorld(t, volumes.Topology{Enabled: true})
+	prepend(w.client, "update", "persistentvolumeclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		removal := updatedClaim(action)
+		if removal == nil || removal.Annotations[selectedNode] != "" {
+			return false, nil, nil
+		}
+		if err := writeClaim(w.client, removal); err != nil {
+			return true, nil, err
+		}
+		claim := removal.DeepCopy()
+		claim.Annotations[selectedNode] = "node-b"
+		if err := writeClaim(w.client, claim); err != nil {
+			return true, nil, err
+		}
+		w.awaitCached(claim)
+		return true, removal, nil
+	})
+	w.createClaim(testClaim("data", onNode("node-gone")))
+	w.awaitVolume("pvc-uid-data")
+}
+
+// awaitCached waits until the provisioner has seen this version of a claim.
+func (w *world) awaitCached(claim *corev1.PersistentVolumeClaim) {
+	w.Helper()
+	claims := w.provisioner.Informers().Core().V1().PersistentVolumeClaims().Lister()
+	eventually(w.T, "the claim is in the cache", func() bool {
+		cached, err := claims.PersistentVolumeClaims(claim.Namespace).Get(claim.Name)
+		return err == nil && cached.ResourceVersion == claim.ResourceVersion
+	})
 }
 
 func TestSelectedNodeIsGone(t *testing.T) {

@@ -58,9 +58,10 @@ type Config struct {
 
 // Adapter is what the library calls.
 type Adapter struct {
-	config    Config
-	library   *controller.ProvisionController
-	deletions *deletions
+	config      Config
+	library     *controller.ProvisionController
+	deletions   *deletions
+	rescheduled *rescheduled
 	// volumes and events are set by Run.
 	volumes Volumes
 	events  record.EventRecorder
@@ -83,6 +84,7 @@ func New(config Config) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.rescheduled = requeuer.rescheduled
 	a.library = controller.NewProvisionController(
 		config.Base, // events of the last operations are sent after Run's context ends
 		drainingClient{Interface: config.Client, base: config.Base, deletions: a.deletions},
@@ -178,7 +180,7 @@ func (a *Adapter) withDelay(err error, key string) error {
 // ShouldProvision implements controller.Qualifier. When stopping, the library still
 // takes every claim that is queued; it gets through them without a call.
 func (a *Adapter) ShouldProvision(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
-	if ctx.Err() != nil || a.config.Cluster.Migration.WaitsForPlugin(claim) {
+	if ctx.Err() != nil || a.config.Cluster.Migration.WaitsForPlugin(claim) || a.rescheduled.skips(claim) {
 		return false
 	}
 	if a.config.Cluster.Node.Assignment(claim, nil) == plan.AssignedHere {

@@ -18,6 +18,7 @@ const nameIndex = "volumeName"
 type requeuer struct {
 	cache.SharedIndexInformer // of the claims
 	library                   cache.ResourceEventHandler
+	rescheduled               *rescheduled
 }
 
 func newRequeuer(claims cache.SharedIndexInformer, naming plan.Naming) (*requeuer, error) {
@@ -28,8 +29,12 @@ func newRequeuer(claims cache.SharedIndexInformer, naming plan.Naming) (*requeue
 		}
 		return []string{naming.Name(claim.UID)}, nil
 	}
-	return &requeuer{SharedIndexInformer: claims}, claims.AddIndexers(cache.Indexers{nameIndex: index})
+	requeuer := &requeuer{SharedIndexInformer: claims, rescheduled: newRescheduled(claims.GetStore())}
+	return requeuer, claims.AddIndexers(cache.Indexers{nameIndex: index})
 }
+
+// GetStore is called by the library, which writes to the store.
+func (r *requeuer) GetStore() cache.Store { return r.rescheduled }
 
 // AddEventHandlerWithResyncPeriod is called by the library, once.
 func (r *requeuer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
