@@ -134,6 +134,8 @@ func (r *requests) count() int {
 // killed. The next one repeats each request as it was, also for claims that are gone.
 func TestKilledWithManyCreationsOnManyNodes(t *testing.T) {
 	const claims, nodes = 100, 1000
+	// Otherwise the race detector spends most of the time on the log of the requests.
+	const terse = "-v=2"
 	w := newWorldWith(t, []string{"topology"})
 	w.driver.SetServices(csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
 	w.createNodes(nodes)
@@ -149,7 +151,7 @@ func TestKilledWithManyCreationsOnManyNodes(t *testing.T) {
 		}
 		return next()
 	})
-	first := w.start()
+	first := w.start(terse)
 	for i := range claims {
 		w.createClaim(fmt.Sprint("data-", i))
 	}
@@ -169,7 +171,7 @@ func TestKilledWithManyCreationsOnManyNodes(t *testing.T) {
 	for i := range claims / 2 {
 		w.deleteClaim(fmt.Sprint("data-", i))
 	}
-	w.start()
+	w.start(terse)
 	w.settled()
 	w.awaitEmptyJournal()
 	if len(asked.other) != 0 {
