@@ -31,7 +31,7 @@ func newHelmed(t *testing.T, name string) helmed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := helm.New(kubeconfig, name)
+	client, err := helm.New(kubeconfig, name, false)
 	if err != nil {
 		t.Fatal(err)
 	}

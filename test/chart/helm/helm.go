@@ -1,9 +1,10 @@
 // Package helm installs a chart through helm's library, as the command helm does, and lists
-// what a release has in the cluster. It does not wait for workloads, which need a kubelet.
+// what a release has in the cluster.
 package helm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,13 +30,18 @@ const timeout = 5 * time.Minute
 type Client struct {
 	config    *action.Configuration
 	namespace string
+	wait      kube.WaitStrategy
 }
 
-// New connects to a cluster.
-func New(kubeconfig, namespace string) (*Client, error) {
+// New connects to a cluster. With wait, installations and upgrades end when the workloads
+// are ready, which needs a kubelet.
+func New(kubeconfig, namespace string, wait bool) (*Client, error) {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.KubeConfig, flags.Namespace = &kubeconfig, &namespace
-	c := &Client{config: action.NewConfiguration(), namespace: namespace}
+	c := &Client{config: action.NewConfiguration(), namespace: namespace, wait: kube.HookOnlyStrategy}
+	if wait {
+		c.wait = kube.StatusWatcherStrategy
+	}
 	if err := c.config.Init(flags, namespace, "secret"); err != nil {
 		return nil, fmt.Errorf("helm: %w", err)
 	}
@@ -55,7 +61,7 @@ func (c *Client) Adopt(ctx context.Context, release, dir, values string) error {
 
 func (c *Client) install(ctx context.Context, dir, values string, configure func(*action.Install)) error {
 	install := action.NewInstall(c.config)
-	install.Namespace, install.WaitStrategy, install.Timeout = c.namespace, kube.HookOnlyStrategy, timeout
+	install.Namespace, install.WaitStrategy, install.Timeout = c.namespace, c.wait, timeout
 	configure(install)
 	loaded, parsed, err := load(dir, values)
 	if err != nil {
@@ -69,7 +75,7 @@ func (c *Client) install(ctx context.Context, dir, values string, configure func
 func (c *Client) Upgrade(ctx context.Context, release, dir, values string) error {
 	upgrade := action.NewUpgrade(c.config)
 	upgrade.Namespace, upgrade.ResetThenReuseValues = c.namespace, true
-	upgrade.WaitStrategy, upgrade.Timeout = kube.HookOnlyStrategy, timeout
+	upgrade.WaitStrategy, upgrade.Timeout = c.wait, timeout
 	loaded, parsed, err := load(dir, values)
 	if err != nil {
 		return err
@@ -81,14 +87,22 @@ func (c *Client) Upgrade(ctx context.Context, release, dir, values string) error
 // Rollback returns to the revision before.
 func (c *Client) Rollback(release string) error {
 	rollback := action.NewRollback(c.config)
-	rollback.WaitStrategy, rollback.Timeout = kube.HookOnlyStrategy, timeout
+	rollback.WaitStrategy, rollback.Timeout = c.wait, timeout
 	return rollback.Run(release)
+}
+
+// Test runs the release's tests.
+func (c *Client) Test(release string) error {
+	test := action.NewReleaseTesting(c.config)
+	test.Namespace, test.Timeout = c.namespace, timeout
+	_, shutdown, err := test.Run(release)
+	return errors.Join(err, shutdown())
 }
 
 // Uninstall deletes the release.
 func (c *Client) Uninstall(release string) error {
 	uninstall := action.NewUninstall(c.config)
-	uninstall.WaitStrategy, uninstall.Timeout = kube.HookOnlyStrategy, timeout
+	uninstall.WaitStrategy, uninstall.Timeout = c.wait, timeout
 	_, err := uninstall.Run(release)
 	return err
 }
