@@ -89,8 +89,7 @@ func ParseGroupParams(in map[string]string) (GroupParams, error) {
 	default:
 		return GroupParams{}, fmt.Errorf("%w: %s %q, must be one of allow and refuse", ErrInvalid, keyWrites, values[keyWrites])
 	}
-	delete(values, keyWrites)
-	if p.SnapshotParams, err = parseSnapshotParams(values); err != nil {
+	if p.SnapshotParams, err = parseSnapshotParams(values, []string{keyWrites}); err != nil {
 		return GroupParams{}, err
 	}
 	return p, nil

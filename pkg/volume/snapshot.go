@@ -93,12 +93,13 @@ func ParseSnapshotParams(in map[string]string) (SnapshotParams, error) {
 	if err != nil {
 		return SnapshotParams{}, err
 	}
-	return parseSnapshotParams(values)
+	return parseSnapshotParams(values, nil)
 }
 
-func parseSnapshotParams(values map[string]string) (SnapshotParams, error) {
+// parseSnapshotParams leaves the keys in more to the caller.
+func parseSnapshotParams(values map[string]string, more []string) (SnapshotParams, error) {
 	maps.DeleteFunc(values, func(key, _ string) bool { return strings.HasPrefix(key, "csi.storage.k8s.io/") })
-	if err := checkKnown(values, []string{KeyServer, KeyShare, KeyMountOptions}, "parameter"); err != nil {
+	if err := checkKnown(values, append([]string{KeyServer, KeyShare, KeyMountOptions}, more...), "parameter"); err != nil {
 		return SnapshotParams{}, err
 	}
 	p := SnapshotParams{MountOptions: values[strings.ToLower(KeyMountOptions)]}

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -81,6 +82,10 @@ func TestGroupParams(t *testing.T) {
 		if _, err := ParseGroupParams(bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%v: %v", bad, err)
 		}
+	}
+	_, err := ParseGroupParams(map[string]string{"write": "allow"})
+	if want := `unknown parameter "write", must be one of server, share, mountOptions, writes`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
