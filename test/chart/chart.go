@@ -3,10 +3,7 @@
 package chart
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,8 +13,6 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
@@ -102,23 +97,6 @@ func Manifests(dir string, release Release, text string, files ...string) ([]byt
 // YAML joins manifests to one stream.
 func YAML(manifests []string) []byte {
 	return []byte(strings.Join(manifests, "\n---\n") + "\n")
-}
-
-// Objects decodes a stream of manifests.
-func Objects(stream []byte) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("decode what the chart renders: %w", err)
-		}
-		objects = append(objects, object)
-	}
 }
 
 // Values reads values from files, of which later ones win, as `helm --values`.

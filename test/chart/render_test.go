@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nfs-csi/nfs-csi/test/chart"
+	"github.com/nfs-csi/nfs-csi/test/manifests"
 )
 
 const dir = "../../deploy/helm/nfs-csi"
@@ -60,7 +61,7 @@ func (s set) render(t *testing.T) chart.Rendered {
 
 func (s set) objects(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := chart.Objects(chart.YAML(s.render(t).Manifests))
+	objects, err := manifests.Decode(chart.YAML(s.render(t).Manifests))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nfs-csi/nfs-csi/test/chart"
+	"github.com/nfs-csi/nfs-csi/test/manifests"
 )
 
 const (
@@ -70,7 +71,7 @@ func (w *world) applyWith(a account, with []string) error {
 	if err != nil {
 		return err
 	}
-	objects, err := chart.Objects(stream)
+	objects, err := manifests.Decode(stream)
 	if err != nil {
 		return err
 	}

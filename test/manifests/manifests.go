@@ -30,8 +30,17 @@ func Objects(dir string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	objects, err := Decode(rendered)
+	if err != nil {
+		return nil, fmt.Errorf("what kustomize made of %s: %w", dir, err)
+	}
+	return objects, nil
+}
+
+// Decode reads a stream of objects.
+func Decode(stream []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rendered), 4096)
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(object)
@@ -39,7 +48,7 @@ func Objects(dir string) ([]*unstructured.Unstructured, error) {
 			return objects, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("decode what kustomize made of %s: %w", dir, err)
+			return nil, fmt.Errorf("decode an object: %w", err)
 		}
 		objects = append(objects, object)
 	}

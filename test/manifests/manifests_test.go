@@ -65,7 +65,7 @@ func TestKubectlInstallsTheChart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := chart.Objects(stream)
+		want, err := manifests.Decode(stream)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func compose(t *testing.T, with ...string) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := chart.Objects(stream)
+	objects, err := manifests.Decode(stream)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nfs-csi/nfs-csi/test/chart"
+	"github.com/nfs-csi/nfs-csi/test/manifests"
 )
 
 const (
@@ -93,7 +94,7 @@ func render(values string) (rendered, error) {
 	if err != nil {
 		return r, err
 	}
-	objects, err := chart.Objects(stream)
+	objects, err := manifests.Decode(stream)
 	if err != nil {
 		return r, err
 	}
