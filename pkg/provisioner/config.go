@@ -55,6 +55,8 @@ type Journal struct {
 	Former string
 	// Leading reports whether this process may work, nil for always.
 	Leading func() bool
+	// EndDelay is as in package journal, zero for its default.
+	EndDelay time.Duration
 }
 
 // Settings of a Provisioner, which are the same for every driver.

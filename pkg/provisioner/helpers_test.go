@@ -140,7 +140,7 @@ func (w *world) configure(change func(*Config)) {
 		Naming:  naming,
 		Options: plan.Options{Identity: "17-" + driverName, PreventModeConversion: true, AttributesClasses: true},
 
-		Journal: Journal{Namespace: "nfs-csi", Name: "csi-provisioner-test"},
+		Journal: Journal{Namespace: "nfs-csi", Name: "csi-provisioner-test", EndDelay: 20 * time.Millisecond},
 		Settings: Settings{
 			ProtectionWorkers:   2,
 			OrphanSweepInterval: 50 * time.Millisecond,

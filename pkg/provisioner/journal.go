@@ -53,7 +53,7 @@ func (p *Provisioner) journalConfig(events record.EventRecorder) journal.Config 
 	from := p.config.Journal
 	config := journal.Config{
 		Client: p.config.Client.CoreV1().ConfigMaps(from.Namespace), Namespace: from.Namespace, Name: from.Name, Shards: journalShards,
-		Former: from.Former, Convert: convertEntry, Leading: from.Leading, Events: events,
+		Former: from.Former, Convert: convertEntry, Leading: from.Leading, Events: events, EndDelay: from.EndDelay,
 	}
 	if !p.config.Node.IsZero() {
 		config.Shards, config.Owner = nodeJournalShards, p.nodeOwner

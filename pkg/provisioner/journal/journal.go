@@ -25,6 +25,7 @@ import (
 const (
 	tryFor     = 10 * time.Second
 	retryAfter = 15 * time.Second
+	endDelay   = time.Second
 )
 
 // ErrNotWritten is wrapped when a change could not be written.
@@ -56,6 +57,9 @@ type Config struct {
 	// RetryAfter is the delay before the next try after a write that failed, 15s by
 	// default.
 	RetryAfter time.Duration
+	// EndDelay is for how long ended entries may stay written, so that the next Begin
+	// writes their removal too, 1s by default.
+	EndDelay time.Duration
 }
 
 // Entry is what the journal has of a key.
@@ -103,6 +107,7 @@ func Open(ctx context.Context, config Config) (*Journal, error) {
 	}
 	config.TryFor = cmp.Or(config.TryFor, tryFor)
 	config.RetryAfter = cmp.Or(config.RetryAfter, retryAfter)
+	config.EndDelay = cmp.Or(config.EndDelay, endDelay)
 	j := &Journal{config: config, packer: packer, wake: make(chan struct{}, 1), items: map[string]*item{}}
 	for i := range config.Shards {
 		j.shards = append(j.shards, newShard(fmt.Sprintf("%s.%d", config.Name, i)))

@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// endDelay is for how long ended entries may stay written, so that the next Begin
-	// removes them at no cost.
-	endDelay = time.Second
 	// batchDelay is the least time between two writes, so that a burst of Begins shares
 	// them.
 	batchDelay = 10 * time.Millisecond
@@ -87,7 +84,7 @@ func (j *Journal) next() (next *shard, due time.Duration) {
 		case s.dirty.IsZero():
 			continue
 		case len(s.waiting) == 0:
-			at = s.dirty.Add(endDelay)
+			at = s.dirty.Add(j.config.EndDelay)
 		}
 		if at.Before(j.nextWrite) {
 			at = j.nextWrite
