@@ -101,8 +101,8 @@ func (e *election) leading() bool {
 }
 
 // run waits for the lease and then runs work, whose context ends when the lease is lost.
-// With config.Release, it releases the lease after work has returned. The end of ctx ends the wait, but not
-// work, which has to watch ctx itself.
+// With config.Release, it releases the lease after work has returned. The end of ctx ends
+// the wait, but not work, which has to watch ctx itself.
 func (e *election) run(ctx context.Context, name string, work func(context.Context) error) error {
 	client := events.NewClient(e.client)
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))

@@ -17,13 +17,14 @@ const (
 	minCompaction = 1000
 )
 
-// shard is one ConfigMap. Everything but name belongs to Journal.mu.
+// shard is one ConfigMap. Everything but name and read belongs to Journal.mu.
 type shard struct {
 	name string
+	// read is set while object is what the API server is known to have. It belongs to the
+	// writer: Open, and then Run.
+	read bool
 	// object is the ConfigMap, nil if there is none.
 	object *corev1.ConfigMap
-	// read is set while object is what the API server is known to have.
-	read bool
 	// present are the keys that the ConfigMap may have.
 	present map[string]struct{}
 	table   *table
