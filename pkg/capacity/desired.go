@@ -74,8 +74,9 @@ type targets struct {
 // label is one of the topology.
 type label struct{ key, value string }
 
-func (t targets) add(one target) {
-	key := one.key()
+// add takes the target's key from its caller, which has made the segment's text once for
+// all classes.
+func (t targets) add(key string, one target) {
 	t.byKey[key] = one
 	t.byClass[one.class] = append(t.byClass[one.class], key)
 	for name, value := range one.segment {
@@ -123,8 +124,8 @@ func desired(driver string, immediate bool, classes []*storagev1.StorageClass, s
 		if class.Provisioner != driver || !waits && !immediate {
 			continue
 		}
-		for _, segment := range distinct {
-			wanted.add(target{class: class.Name, segment: segment})
+		for text, segment := range distinct {
+			wanted.add(class.Name+"/"+text, target{class: class.Name, segment: segment})
 		}
 	}
 	return wanted
